@@ -21,13 +21,13 @@ import httpx
 from sqlalchemy import select, text
 
 from bench.publication import HOST, BenchSite, vacuum
-from siteatlas.access.installation import Installation
+from siteatlas.access.keys import Installation
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, Job, Sitemap
 from siteatlas.storage.session import Database, get_background_session
 from siteatlas.storage.startup import open_storage
-from siteatlas.web.static_files import STATIC
+from siteatlas.web.templating import STATIC
 
 DOMAINS = 10_000
 SCANS_PER_DOMAIN = 20

@@ -21,14 +21,14 @@ from uuid import UUID, uuid4
 from sqlalchemy import Integer, cast, event, func, insert, literal, select, text, update
 from sqlalchemy.dialects.postgresql import JSONB
 
+from siteatlas.catalog.scans import open_scan
+from siteatlas.catalog.sitemaps import KnownSitemaps
+from siteatlas.catalog.write_batch import WriteBatch
 from siteatlas.net.address import parse_site
-from siteatlas.processor.batch_writer import FinishedScan
 from siteatlas.processor.documents import OpenedScan
-from siteatlas.processor.fenced_steps import FencedSteps
-from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.publication import publish
-from siteatlas.processor.removals import RemovalRules
-from siteatlas.processor.settlement import ScanEnd
+from siteatlas.processor.settlement import RemovalRules, ScanEnd
+from siteatlas.processor.steps import FencedSteps, FinishedScan, JobActivity
 from siteatlas.queue.claims import claim
 from siteatlas.queue.submission import submit_site
 from siteatlas.settings import Settings
@@ -43,9 +43,6 @@ from siteatlas.storage.models import (
 )
 from siteatlas.storage.session import AsyncSession, Database, get_background_session
 from siteatlas.storage.startup import open_storage
-from siteatlas.storage.statements.known_sitemaps import KnownSitemaps
-from siteatlas.storage.statements.scans import open_scan
-from siteatlas.storage.statements.write_batch import WriteBatch
 
 HOST = "bench.example"
 MAX_URLS_PER_DOCUMENT = 50_000

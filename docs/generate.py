@@ -18,10 +18,22 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from docs.criteria import verification_page
 from siteatlas import errors
 from siteatlas.cli.main import COMMANDS, PROGRAM, app, load_command
-from siteatlas.errors import DatabaseUnavailable, RateLimited, SiteatlasError, error_classes
+from siteatlas.errors import (
+    DatabaseUnavailable,
+    RateLimited,
+    SiteatlasError,
+    error_classes,
+)
 from siteatlas.scanner.problem_codes import ProblemCode, ProblemGroup
-from siteatlas.setting_types import Choice, NumberLimits, SettingType, Text
-from siteatlas.settings import DECLARATIONS, SETTINGS_FILE, Settings
+from siteatlas.settings import (
+    DECLARATIONS,
+    SETTINGS_FILE,
+    Choice,
+    NumberLimits,
+    Settings,
+    SettingType,
+    Text,
+)
 
 DOCS = Path(__file__).resolve().parent
 

@@ -1,7 +1,7 @@
 """Prints the public contract of the installed Siteatlas as JSON: compare two versions with diff.
 
-The OpenAPI document, the help of every command, the settings, the error codes, the names of the metrics and
-the names of the log events.
+The OpenAPI document, the help of every command, the settings, the error codes, and the names of
+metrics and log events.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from siteatlas.storage.embedded.binaries import DISTRIBUTION, installed_programs
+from siteatlas.storage.embedded.files import DISTRIBUTION, installed_programs
 
 PROJECT = Path(__file__).resolve().parent.parent
 LOCK = PROJECT / "requirements.lock"

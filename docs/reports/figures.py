@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from siteatlas.storage.embedded.binaries import installed_programs
+from siteatlas.storage.embedded.files import installed_programs
 
 FOLDER = Path(__file__).resolve().parent
 PROJECT = FOLDER.parent.parent

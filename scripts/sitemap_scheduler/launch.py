@@ -1,4 +1,4 @@
-"""Runs a program of `siteatlas.cli.scripts.programs`, or says how to install Siteatlas."""
+"""Runs a program of `siteatlas.cli.scripts`, or says how to install Siteatlas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ USAGE_ERROR = 2
 
 def launch(program: str) -> None:
     try:
-        from siteatlas.cli.scripts import programs  # noqa: PLC0415 it may be missing
+        from siteatlas.cli import scripts as programs
     except ImportError as error:
         sys.stderr.write(
             f"siteatlas: {error}: {sys.executable} does not have Siteatlas.\n"

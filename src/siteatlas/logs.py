@@ -12,6 +12,69 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TextIO
 
+import structlog
+from structlog.typing import EventDict, Processor
+
+from siteatlas.text import clean_text
+
+
+def clean_values(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Apply `clean_text` to every value of a log event."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = clean_text(value)
+        elif value is not None and not isinstance(value, (int, float, bool, tuple, type)):
+            event[key] = value if key == "exc_info" else clean_text(str(value))
+    return event
+
+
+# Applied to our events and to the records of libraries.
+SHARED: list[Processor] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    clean_values,
+]
+
+
+def configure_structlog() -> None:
+    """Pass events to the handlers of the standard library."""
+    structlog.configure(
+        processors=[*SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+
+
+def structlog_logger(component: str) -> structlog.stdlib.BoundLogger:
+    """A logger that follows the configuration of structlog at the time of each event."""
+    logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
+        None, wrapper_class=structlog.stdlib.BoundLogger, logger_factory_args=(component,)
+    )
+    return logger
+
+
+def line_formatter(*, as_json: bool, colors: bool) -> structlog.stdlib.ProcessorFormatter:
+    """The formatter of a handler, for our events and for the records of libraries."""
+    renderer: list[Processor] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        if as_json
+        else [
+            structlog.dev.ConsoleRenderer(
+                colors=colors,
+                pad_event_to=28,
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
+    )
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=SHARED,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+    )
+
+
 if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger, ProcessorFormatter
 
@@ -41,8 +104,6 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Format a log record with structlog, as JSON or for the console."""
         if self._formatter is None:
-            from siteatlas.log_lines import line_formatter
-
             self._formatter = line_formatter(as_json=self._as_json, colors=self._colors)
         return self._formatter.format(record)
 
@@ -84,8 +145,6 @@ class Structlog:
 
     def _load(self) -> None:
         """Import and configure structlog."""
-        from siteatlas.log_lines import configure_structlog
-
         configure_structlog()
         self._deferred = False
 
@@ -129,8 +188,6 @@ class ComponentLogger:
     def _lines(self) -> BoundLogger:
         """The structlog logger of this component, created when it is first used."""
         if self._logger is None:
-            from siteatlas.log_lines import structlog_logger
-
             self._logger = structlog_logger(self._component)
         return self._logger
 

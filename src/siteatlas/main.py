@@ -15,38 +15,37 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from siteatlas import __version__
-from siteatlas.access import login
+from siteatlas.access import authentication as login
 from siteatlas.access.authentication import AccessControl, Authentication
-from siteatlas.access.cross_origin import cross_origin_headers, preflights
-from siteatlas.access.front import Front
-from siteatlas.access.headers import SecurityHeaders
-from siteatlas.access.installation import Installation
-from siteatlas.access.limits import AccessLimits
-from siteatlas.access.local_mode import LocalMode
-from siteatlas.access.marks import require_marks
-from siteatlas.access.request_headers import BrowserPages
-from siteatlas.aio.background import background_task
-from siteatlas.api.body_limits import RequestBodyLimits
-from siteatlas.api.compression import Compression
+from siteatlas.access.keys import Installation
+from siteatlas.access.limits import AccessLimits, require_marks
+from siteatlas.access.origin import (
+    BrowserPages,
+    Front,
+    LocalMode,
+    SecurityHeaders,
+    cross_origin_headers,
+    preflights,
+)
+from siteatlas.aio import background_task
 from siteatlas.api.context import ApiContext
-from siteatlas.api.head_limits import RequestHeadLimits
+from siteatlas.api.limits import RequestBodyLimits, RequestHeadLimits
+from siteatlas.api.middleware import Compression, RequestBoundary, RequestMetrics
 from siteatlas.api.openapi import DESCRIPTION, TAGS
-from siteatlas.api.request_boundary import RequestBoundary
-from siteatlas.api.request_metrics import RequestMetrics
-from siteatlas.api.routers import batches, domain_imports
+from siteatlas.api.routers import domains as domain_imports
+from siteatlas.api.routers import scans as batches
 from siteatlas.api.routes import install_api, operation_id
 from siteatlas.logs import configure_logging
 from siteatlas.meters import watch_loop_lag
 from siteatlas.net.egress import EgressPolicy, self_check
-from siteatlas.net.from_settings import require_usable
+from siteatlas.net.gate import require_usable
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
-from siteatlas.settings import Settings
-from siteatlas.settings_loading import load_settings
+from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.session import Database, bind_database
 from siteatlas.storage.startup import open_storage
-from siteatlas.web.pages.scan import LARGER_FORMS
+from siteatlas.web.pages.jobs import LARGER_FORMS
 from siteatlas.web.routes import install_web
-from siteatlas.web.static_files import is_page
+from siteatlas.web.templating import is_page
 
 LARGER_BODIES = batches.LARGER_BODIES | domain_imports.LARGER_BODIES | LARGER_FORMS
 

@@ -5,28 +5,349 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+import tomllib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import MISSING, dataclass, field, fields
+from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
-from siteatlas.access_settings import AccessSettings
-from siteatlas.setting_types import (
-    MAX_PORT,
-    Choice,
-    Declaration,
-    FilePath,
-    Integer,
-    Number,
-    Secret,
-    SecretText,
-    Text,
-    name_server_list,
-    plain_characters,
-    setting,
-)
+from siteatlas.errors import ConfigurationError
+
+MAX_PORT = 65535
+NAME_SERVER = re.compile(r"(?P<host>[0-9.]+|\[[^\]]+\])(?::(?P<port>[0-9]{1,5}))?")
+WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?")
+
+
+class Secret:
+    """Text that is not shown unless `get_secret_value` is called."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def get_secret_value(self) -> str:
+        """The text itself."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret('**********')"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+class NumberLimits:
+    """The least and the greatest value; `above` is a limit that is not itself included."""
+
+    def __init__(
+        self,
+        least: float | None = None,
+        greatest: float | None = None,
+        *,
+        above: float | None = None,
+    ) -> None:
+        self.least = least
+        self.greatest = greatest
+        self.above = above
+
+    def check(self, value: float) -> None:
+        """Raise ValueError for a value outside the limits, and for one that is no number."""
+        if self.greatest is not None and not value <= self.greatest:
+            raise ValueError(f"it must be {self.greatest} or less")
+        if self.above is not None and not value > self.above:
+            raise ValueError(f"it must be more than {self.above}")
+        if self.least is not None and not value >= self.least:
+            raise ValueError(f"it must be {self.least} or more")
+
+
+class Integer(NumberLimits):
+    """A whole number."""
+
+    def convert(self, value: object) -> int:
+        """Convert the value of a setting to an integer within its limits."""
+        number = _integer(value)
+        self.check(number)
+        return number
+
+
+class Number(NumberLimits):
+    """A number, with or without a fraction."""
+
+    def convert(self, value: object) -> float:
+        """Convert the value of a setting to a float within its limits."""
+        number = _number(value)
+        self.check(number)
+        return number
+
+
+class Text:
+    """A line of text without spaces around it; `check` returns the text or raises ValueError."""
+
+    def __init__(
+        self,
+        max_length: int | None = None,
+        check: Callable[[str], str] = str,
+    ) -> None:
+        self.max_length = max_length
+        self._check = check
+
+    def convert(self, value: object) -> str:
+        """Convert the value of a setting to text, stripped and checked."""
+        text = _text(value).strip()
+        if self.max_length is not None and not text:
+            raise ValueError("it must not be empty")
+        if self.max_length is not None and len(text) > self.max_length:
+            raise ValueError(f"it is longer than {self.max_length} characters")
+        return self._check(text)
+
+
+class SecretText:
+    """Text such as a password or a URL that may contain one."""
+
+    def convert(self, value: object) -> Secret:
+        """Convert the value of a setting to text that is not shown."""
+        return Secret(_text(value).strip())
+
+
+class FilePath:
+    """A path in the file system, which need not exist."""
+
+    def convert(self, value: object) -> Path:
+        """Convert the value of a setting to a path."""
+        if isinstance(value, (str, Path)):
+            return Path(str(value).strip())
+        raise ValueError("it must be a path")
+
+
+class Choice:
+    """One of a few words."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    def convert(self, value: object) -> str:
+        """Return the value of a setting if it is one of the words; ValueError otherwise."""
+        if isinstance(value, str) and value in self.words:
+            return value
+        *most, last = map(repr, self.words)
+        raise ValueError(f"it must be {', '.join(most)} or {last}")
+
+
+SettingType = Integer | Number | Text | SecretText | FilePath | Choice
+
+
+class Declaration:
+    """What is known of a setting besides its default."""
+
+    def __init__(self, type: SettingType, env: str, description: str) -> None:
+        self.type = type
+        self.env = env
+        self.description = description
+
+
+def setting(
+    type: SettingType,
+    default: object = MISSING,
+    *,
+    factory: Any = MISSING,
+    env: str,
+    description: str,
+) -> Any:
+    """A field of a dataclass of settings; the metadata hold its `declaration`."""
+    declaration = {"declaration": Declaration(type, env, description)}
+    return field(default=default, default_factory=factory, metadata=declaration)
+
+
+def plain_characters(text: str) -> str:
+    """The value of a text setting, if an HTTP header can hold it; ValueError otherwise."""
+    if text.isascii() and text.isprintable():
+        return text
+    raise ValueError("only ASCII letters, digits, spaces and punctuation are allowed")
+
+
+def name_server_list(text: str) -> str:
+    """The value of a text setting, if it lists IP addresses, with or without ports."""
+    for server in filter(None, map(str.strip, text.split(","))):
+        match = NAME_SERVER.fullmatch(server)
+        host, port = (match["host"], int(match["port"] or 53)) if match else (server, 53)
+        try:
+            ip_address(host.strip("[]"))
+            if not 0 < port <= MAX_PORT:
+                raise ValueError
+        except ValueError as error:
+            raise ValueError(
+                f"{server!r} is not an IP address; "
+                "write 192.0.2.53, 192.0.2.53:5353 or [2001:db8::1]"
+            ) from error
+    return text
+
+
+def _text(value: object) -> str:
+    """The value of a setting as a string; ValueError for another type."""
+    if isinstance(value, str):
+        return value
+    raise ValueError("it must be text")
+
+
+def _integer(value: object) -> int:
+    """The value of a setting as an integer; ValueError if it has a fraction or is no number."""
+    if isinstance(value, str):
+        if WHOLE_NUMBER.fullmatch(value.strip()) is None:
+            raise ValueError("it must be a whole number")
+        return _parse_digits(value.strip().partition(".")[0])
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError("it must be a finite number")
+        if not value.is_integer():
+            raise ValueError("it must be a whole number")
+    if isinstance(value, (int, float)):
+        return int(value)
+    raise ValueError("it must be a whole number")
+
+
+def _parse_digits(digits: str) -> int:
+    """Parse the digits of an integer setting; ValueError if there are too many."""
+    try:
+        return int(digits)
+    except ValueError as error:
+        raise ValueError("it has too many digits") from error
+
+
+def _number(value: object) -> float:
+    """The value of a setting as a float; ValueError if it is no number."""
+    if isinstance(value, (int, float)):
+        return float(value)
+    if not isinstance(value, str):
+        raise ValueError("it must be a number")  # noqa: TRY004 the caller names it
+    try:
+        # Digits of other scripts are more often a mistake than a number.
+        return float(value.encode("ascii"))
+    except ValueError as error:
+        raise ValueError("it must be a number") from error
+
+
+def web_origin(text: str) -> str:
+    """The value of a text setting, if it is empty or the origin of a web site."""
+    parts = urlsplit(text)
+    plain = text.rstrip("/")
+    if not text or (
+        parts.scheme in {"http", "https"} and parts.hostname and plain == _origin(text)
+    ):
+        return plain
+    raise ValueError("it must be an origin such as https://siteatlas.example.com, without a path")
+
+
+def _origin(text: str) -> str:
+    """Scheme, host and port of a URL as written."""
+    parts = urlsplit(text)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def web_origins(text: str) -> str:
+    """The value of a text setting, if it lists origins of web sites; as browsers write them."""
+    return ",".join(web_origin(part) for part in map(str.strip, text.lower().split(",")) if part)
+
+
+def network_list(text: str) -> str:
+    """The value of a text setting, if it lists IP addresses or networks."""
+    for part in filter(None, map(str.strip, text.split(","))):
+        try:
+            ip_network(part)
+        except ValueError as error:
+            raise ValueError(f"{part!r} is neither an IP address nor a network") from error
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessSettings:
+    """The settings that decide who may enter; part of `Settings`."""
+
+    admin_key_file: Path | None = setting(
+        FilePath(),
+        None,
+        env="SITEATLAS_ADMIN_KEY_FILE",
+        description=(
+            "File with an access key (`siteatlas keys generate`) that `serve` stores at startup "
+            "with the scope `admin`."
+        ),
+    )
+    public_url: str = setting(
+        Text(check=web_origin),
+        "",
+        env="SITEATLAS_PUBLIC_URL",
+        description=(
+            "Address under which browsers reach the service, such as "
+            "`https://siteatlas.example.com`. If set, other `Host` values are refused, except "
+            "loopback addresses; with `https`, session cookies are sent over TLS only."
+        ),
+    )
+    trusted_proxies: str = setting(
+        Text(check=network_list),
+        "",
+        env="SITEATLAS_TRUSTED_PROXIES",
+        description=(
+            "Reverse proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are used: a "
+            "comma-separated list of IP addresses or networks. Those of others are ignored."
+        ),
+    )
+    cors_origins: str = setting(
+        Text(check=web_origins),
+        "",
+        env="SITEATLAS_CORS_ORIGINS",
+        description=(
+            "Origins whose pages may use the API with an access key: a comma-separated list. "
+            "Session cookies are never accepted from them."
+        ),
+    )
+    submits_per_minute: int = setting(
+        Integer(1, 100_000),
+        60,
+        env="SITEATLAS_SUBMITS_PER_MINUTE",
+        description=(
+            "Maximum number of requests per minute that change something, per access key, over "
+            "all processes. Not in local mode."
+        ),
+    )
+    reads_per_minute: int = setting(
+        Integer(1, 1_000_000),
+        600,
+        env="SITEATLAS_READS_PER_MINUTE",
+        description=(
+            "Maximum number of other requests per minute, per access key and process. Not in "
+            "local mode."
+        ),
+    )
+    failed_logins_per_minute: int = setting(
+        Integer(1, 1_000_000),
+        10,
+        env="SITEATLAS_FAILED_LOGINS_PER_MINUTE",
+        description=(
+            "Maximum number of wrong access keys per minute and address (IPv6: /64 network), over "
+            "all processes; more of them are answered with 429."
+        ),
+    )
+    max_queued_scans: int = setting(
+        Integer(1, 10_000_000),
+        10_000,
+        env="SITEATLAS_MAX_QUEUED_SCANS",
+        description="Maximum number of pending jobs per user. Not in local mode.",
+    )
+    keep_audit_days: float = setting(
+        Number(above=0, greatest=36_500),
+        365,
+        env="SITEATLAS_KEEP_AUDIT_DAYS",
+        description="Number of days to keep the audit trail.",
+    )
+
 
 SETTINGS_FILE = "siteatlas.toml"
 MIN_INTERVAL_HOURS = 0.016
@@ -365,3 +686,102 @@ DECLARATIONS: Mapping[str, Declaration] = {
 def environment_name(field: str) -> str:
     """The environment variable of a setting."""
     return DECLARATIONS[field].env
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """The settings, and the source of each value."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+
+def load_settings(
+    flags: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> LoadedSettings:
+    """Read flags, environment and file; raise ConfigurationError naming the invalid value."""
+    environment = os.environ if environment is None else environment
+    file_path = file or Path(SETTINGS_FILE)
+    from_file = _read_settings_file(file_path, must_exist=file is not None)
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for name in DECLARATIONS:
+        variable = environment_name(name)
+        if name in given:
+            values[name], origins[name] = given[name], "flag"
+        elif environment.get(variable, "").strip():
+            values[name], origins[name] = environment[variable], f"environment {variable}"
+        elif name in from_file:
+            values[name], origins[name] = from_file[name], f"file {file_path}"
+        else:
+            origins[name] = "default"
+    return LoadedSettings(_convert_settings(values, origins), origins)
+
+
+def wanted_log_format() -> str:
+    """The log format, even if other settings are invalid; `console` by default."""
+    chosen = os.environ.get(environment_name("log_format"), "").strip()
+    if not chosen:
+        with suppress(ConfigurationError):
+            chosen = str(
+                _read_settings_file(Path(SETTINGS_FILE), must_exist=False).get("log_format")
+            )
+    return chosen if chosen == "json" else "console"
+
+
+def _read_settings_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
+    """Read the settings file, a TOML file; refuse unknown settings."""
+    if not path.is_file():
+        if must_exist:
+            raise ConfigurationError(f"There is no settings file at {path}.")
+        return {}
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{path} cannot be read as TOML: {error}") from error
+    unknown = sorted(set(content) - set(DECLARATIONS))
+    if unknown:
+        raise ConfigurationError(f"{path} has unknown settings: {', '.join(unknown)}.")
+    return content
+
+
+def _convert_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+    """Convert the values of settings to their types; the error says which one is invalid."""
+    converted: dict[str, Any] = {}
+    for name, value in values.items():
+        try:
+            converted[name] = DECLARATIONS[name].type.convert(value)
+        except ValueError as error:
+            raise unusable_setting(name, origins[name], f"{error}.") from error
+    return Settings(**converted, given=frozenset(converted))
+
+
+def unusable_setting(field: str, origin: str, reason: str) -> ConfigurationError:
+    """The error for an invalid value, with its name and source."""
+    return ConfigurationError(f"{environment_name(field)} (from {origin}) is invalid: {reason}")
+
+
+PASSWORD = re.compile(r"(://[^:@/?]*):.*@")
+# Some proxies take a key in the place of the user name.
+CREDENTIALS = re.compile(r"://.*@")
+PASSWORD_IN_QUERY = re.compile(r"(?i)([?&][a-z_]*password=)[^&]*")
+
+
+def displayed_value(name: str, value: object) -> str | int | float | None:
+    """The value of a setting as `siteatlas config show` and the dashboard show it."""
+    if isinstance(value, Secret):
+        shown = masked_url(value.get_secret_value())
+        return CREDENTIALS.sub("://***@", shown) if name == "proxy" else shown
+    if value is None or isinstance(value, (int, float)):
+        return value
+    return str(value)
+
+
+def masked_url(url: str) -> str:
+    """A URL with its password masked; an invalid URL is hidden."""
+    if "://" not in url:
+        return "***"
+    return PASSWORD_IN_QUERY.sub(r"\1***", PASSWORD.sub(r"\1:***@", url))

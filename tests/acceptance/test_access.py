@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from siteatlas.cli.hosting.listener import CREATE_KEY, NO_ADMIN_KEY
+from siteatlas.cli.hosting.connections import CREATE_KEY, NO_ADMIN_KEY
 from tests.fixtures.commands import TIMEOUT_SECONDS, Machine
 from tests.fixtures.waiting import block_until
 

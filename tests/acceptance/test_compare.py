@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from siteatlas.insights import urls
-from siteatlas.storage.hashes import url_hash
+from siteatlas.catalog import url_lists as urls
+from siteatlas.catalog.urls import url_hash
 from siteatlas.storage.models import FeedHead, UrlChange
 from siteatlas.storage.session import Database
 from tests.fixtures.commands import COMMAND, Machine

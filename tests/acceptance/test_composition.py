@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from siteatlas.access.key_text import generate_key
-from siteatlas.storage.embedded.binaries import installed_programs
+from siteatlas.access.keys import generate_key
+from siteatlas.storage.embedded.files import installed_programs
 from tests.fixtures.commands import COMMAND
 from tests.fixtures.embedded import data_directory
 from tests.fixtures.namespaces import Network, can_make_namespaces, connected_machines

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from siteatlas.cli.terminal.problem_lines import meaning_of
+from siteatlas.cli.terminal.lines import meaning_of
 from siteatlas.storage.embedded.server import EmbeddedServer
 from tests.fixtures.commands import Machine
 from tests.fixtures.documents import urlset

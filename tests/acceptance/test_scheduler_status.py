@@ -10,8 +10,8 @@ import pytest_asyncio
 from sqlalchemy import update
 
 from siteatlas.net.address import parse_site
+from siteatlas.queue.fence import WorkerReport, report_worker
 from siteatlas.queue.submission import submit_site
-from siteatlas.queue.workers import WorkerReport, report_worker
 from siteatlas.storage.models import LOCAL_USER_ID, Job, Worker
 from siteatlas.storage.session import Database
 from tests.fixtures.commands import Machine

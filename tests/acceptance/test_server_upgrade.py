@@ -13,11 +13,14 @@ from sqlalchemy import text
 
 from siteatlas.errors import DatabaseInUse
 from siteatlas.settings import Settings
-from siteatlas.storage.embedded.binaries import MAJOR_VERSION, Programs, programs_of_major
-from siteatlas.storage.embedded.cluster import FIRST_STATEMENTS
-from siteatlas.storage.embedded.filesystem import make_private
-from siteatlas.storage.embedded.server import EmbeddedServer
-from siteatlas.storage.embedded.server_user import server_user_for
+from siteatlas.storage.embedded.files import (
+    MAJOR_VERSION,
+    Programs,
+    make_private,
+    programs_of_major,
+    server_user_for,
+)
+from siteatlas.storage.embedded.server import FIRST_STATEMENTS, EmbeddedServer
 from siteatlas.storage.schema import upgrade_schema
 from siteatlas.storage.server_upgrade import upgrade_embedded_server
 from siteatlas.storage.session import create_database

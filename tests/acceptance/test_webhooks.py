@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from siteatlas.cli.commands.webhook_notes import ADD_FIRST, SAME_SETTING
+from siteatlas.cli.commands.webhooks import ADD_FIRST, SAME_SETTING
 from siteatlas.demo.server import DemoSite
 from tests.fixtures.commands import Machine
 from tests.fixtures.waiting import block_until

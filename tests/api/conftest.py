@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from fastapi import FastAPI
 
-from siteatlas.access.installation import Installation
+from siteatlas.access.keys import Installation
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
 from siteatlas.storage.session import Database, bind_database, create_database

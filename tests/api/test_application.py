@@ -15,8 +15,7 @@ from siteatlas import main
 from siteatlas.errors import ConfigurationError, SiteatlasError
 from siteatlas.main import create_app
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.setting_types import Secret
-from siteatlas.settings import Settings
+from siteatlas.settings import Secret, Settings
 from siteatlas.storage.models import Job
 from siteatlas.storage.session import AsyncSession, Database, bound_database, session_dependency
 from tests.api.conftest import BASE_URL

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from siteatlas.access.scopes import Scope
+from siteatlas.access.keys import Scope
 from tests.fixtures.access import client_with, key_id, make_key
 
 SCAN = "/api/v3/sitemap/scan"

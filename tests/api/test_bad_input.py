@@ -12,7 +12,7 @@ import orjson
 import pytest
 from fastapi import FastAPI
 
-from siteatlas.api.body_limits import BODY_BYTES, RequestBodyLimits
+from siteatlas.api.limits import BODY_BYTES, RequestBodyLimits
 from siteatlas.errors import BodyTooSlow
 
 SCAN = "/api/v3/sitemap/scan"

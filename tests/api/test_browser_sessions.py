@@ -10,10 +10,9 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import func, select, update
 
-from siteatlas.access import browser_sessions
-from siteatlas.access.browser_sessions import drop_other_cookies, session_token
-from siteatlas.access.login import safe_path
-from siteatlas.access.scopes import Scope
+from siteatlas.access import authentication as browser_sessions
+from siteatlas.access.authentication import drop_other_cookies, safe_path, session_token
+from siteatlas.access.keys import Scope
 from siteatlas.storage.models import BrowserSession
 from siteatlas.storage.session import Database, get_session
 from tests.fixtures.access import application, client_with, make_key, revoke

@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import update
 
-from siteatlas.access.scopes import Scope
+from siteatlas.access.keys import Scope
 from siteatlas.storage.models import FeedHead
 from siteatlas.storage.session import Database
 from tests.fixtures.access import application, client_with, make_key

@@ -14,9 +14,13 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 from structlog.testing import capture_logs
 
-from siteatlas.access.installation import Installation
-from siteatlas.cli.hosting.connections import ConnectionLimits
-from siteatlas.cli.hosting.listener import ACCEPT_FAILED, listen, quiet_accept_faults
+from siteatlas.access.keys import Installation
+from siteatlas.cli.hosting.connections import (
+    ACCEPT_FAILED,
+    ConnectionLimits,
+    listen,
+    quiet_accept_faults,
+)
 from siteatlas.cli.hosting.server import WebServer
 from siteatlas.main import create_app
 from siteatlas.settings import Settings

@@ -9,8 +9,10 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from siteatlas.insights import page_reading, url_history, urls
-from siteatlas.storage.hashes import url_hash
+from siteatlas.catalog import paging as page_reading
+from siteatlas.catalog import url_lists as url_history
+from siteatlas.catalog import url_lists as urls
+from siteatlas.catalog.urls import url_hash
 from siteatlas.storage.models import RobotsFile, SitemapLink
 from tests.fixtures.database import transaction
 from tests.fixtures.records import (

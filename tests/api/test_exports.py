@@ -14,7 +14,7 @@ from sqlalchemy import select
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from siteatlas.access.scopes import Scope
+from siteatlas.access.keys import Scope
 from siteatlas.api.routers import exports
 from siteatlas.errors import KeyRequired
 from siteatlas.export import parquet

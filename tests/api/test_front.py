@@ -6,8 +6,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from siteatlas.access.scopes import Scope
-from siteatlas.settings_loading import load_settings
+from siteatlas.access.keys import Scope
+from siteatlas.settings import load_settings
 from siteatlas.storage.session import Database
 from tests.fixtures.access import application, client_with, make_key
 

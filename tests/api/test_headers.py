@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 from structlog.testing import capture_logs
 
-from siteatlas.access.headers import CONTENT_SECURITY_POLICY
+from siteatlas.access.origin import CONTENT_SECURITY_POLICY
 from siteatlas.errors import SiteatlasError
 from tests.api.conftest import BASE_URL
 

@@ -8,8 +8,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from siteatlas.access.key_text import key_checksum
-from siteatlas.access.scopes import Scope
+from siteatlas.access.keys import Scope, key_checksum
 from tests.fixtures.access import client_with, expire, key_id, make_key, revoke
 
 KEYS = "/api/v3/keys"

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import select
 
-from siteatlas.access.scopes import Scope
+from siteatlas.access.keys import Scope
 from siteatlas.settings import Settings
 from siteatlas.storage.models import AuditEvent
 from siteatlas.storage.session import Database

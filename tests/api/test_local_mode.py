@@ -6,7 +6,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from siteatlas.access.installation import Installation
+from siteatlas.access.keys import Installation
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
 

@@ -15,8 +15,8 @@ import httpx
 import pytest_asyncio
 from sqlalchemy import select
 
-from siteatlas.access.installation import Installation
-from siteatlas.access.marks import PUBLIC, marked_routes
+from siteatlas.access.keys import Installation
+from siteatlas.access.limits import PUBLIC, marked_routes
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
 from siteatlas.storage.models import Domain

@@ -12,9 +12,9 @@ import pytest_asyncio
 from fastapi import FastAPI
 from sqlalchemy import update
 
-from siteatlas.access.scopes import Scope
+from siteatlas.access.keys import Scope
 from siteatlas.net.address import parse_site
-from siteatlas.queue.new_job import Priority
+from siteatlas.queue.fence import Priority
 from siteatlas.queue.submission import submit_site
 from siteatlas.storage.models import SYSTEM_USER_ID, Job, JobStatus
 from siteatlas.storage.session import get_session

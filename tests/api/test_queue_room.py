@@ -14,9 +14,9 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import func, select
 
-from siteatlas.access import queue_room
-from siteatlas.access.scopes import Scope
-from siteatlas.queue.pending_jobs import lock_pending
+from siteatlas.access import limits as queue_room
+from siteatlas.access.keys import Scope
+from siteatlas.queue.submission import lock_pending
 from siteatlas.storage.models import SYSTEM_USER_ID, Job, User
 from siteatlas.storage.session import Database
 from tests.fixtures.access import application, client_with, make_key

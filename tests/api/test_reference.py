@@ -12,20 +12,14 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from siteatlas.api.schemas import (
-    base,
-    batches,
-    domains,
-    health,
-    jobs,
-    keys,
-    problems,
-    sitemaps,
-    urls,
-)
+from siteatlas.api import problems
+from siteatlas.api.routers import health
+from siteatlas.api.schemas import base, domains, jobs, keys, urls
+from siteatlas.api.schemas import jobs as batches
+from siteatlas.api.schemas import urls as sitemaps
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
-from siteatlas.web.static_files import STATIC
+from siteatlas.web.templating import STATIC
 
 OPERATIONS = """
 DELETE /api/v3/domains/{domain}

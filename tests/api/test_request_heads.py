@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from starlette.types import Scope
 from structlog.testing import capture_logs
 
-from siteatlas.aio.fairness import fair_loop
-from siteatlas.api.body_limits import RequestBodyLimits
+from siteatlas.aio import fair_loop
+from siteatlas.api.limits import RequestBodyLimits
 
 JOBS = "/api/v3/jobs"
 SCAN = "/api/v3/sitemap/scan"

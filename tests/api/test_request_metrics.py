@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 from prometheus_client import CollectorRegistry
 
-from siteatlas.api.routers.metrics import MAX_METRICS_CHARS
+from siteatlas.api.routers.health import MAX_METRICS_CHARS
 from siteatlas.meters import Meters, meters
 
 COUNTED = "siteatlas_http_requests_total"

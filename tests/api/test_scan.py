@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from sqlalchemy import func, select
 from structlog.testing import capture_logs
 
-from siteatlas.queue.workers import WorkerReport, report_worker
+from siteatlas.queue.fence import WorkerReport, report_worker
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from tests.fixtures.database import transaction
 

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from fastapi import FastAPI
 
-from siteatlas.access.scopes import Scope
+from siteatlas.access.keys import Scope
 from siteatlas.main import create_app
 from siteatlas.notify import endpoints
 from siteatlas.settings import Settings

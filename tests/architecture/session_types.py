@@ -9,13 +9,13 @@ from __future__ import annotations
 from sqlalchemy import insert, update
 
 from siteatlas.api.context import ApiContext
-from siteatlas.insights.jobs import find_job
+from siteatlas.catalog.domains import register_domain
 from siteatlas.net.address import WebAddress
 from siteatlas.queue.operator_actions import cancel
 from siteatlas.queue.submission import SiteSubmission, submit_site
+from siteatlas.queue.views import find_job
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import AsyncSession, execute_autocommit, get_autocommit_session
-from siteatlas.storage.statements.domains import register_domain
 
 
 async def read_without_a_transaction(context: ApiContext, transaction: AsyncSession) -> None:

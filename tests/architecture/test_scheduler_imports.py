@@ -14,11 +14,11 @@ NOT_ITS_BUSINESS = (
     "siteatlas.net.client",
     "siteatlas.net.response",
     "siteatlas.processor.recorder",
-    "siteatlas.processor.batch_writer",
-    "siteatlas.storage.statements.write_batch",
-    "siteatlas.storage.statements.sitemaps",
-    "siteatlas.storage.statements.url_stream",
-    "siteatlas.storage.statements.urls",
+    "siteatlas.processor.steps",
+    "siteatlas.catalog.write_batch",
+    "siteatlas.catalog.sitemaps",
+    "siteatlas.catalog.url_copy",
+    "siteatlas.catalog.urls",
 )
 
 

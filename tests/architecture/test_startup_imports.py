@@ -9,16 +9,16 @@ import sys
 
 import pytest
 
-from siteatlas.cli.scanning.encoders import (
+from siteatlas.cli.scan.output import (
     EntryEncoder,
+    EntryFilter,
+    SiteEncoder,
     encode_csv,
     encode_objects_of_site,
     encode_urls,
 )
-from siteatlas.cli.scanning.entry_filter import EntryFilter
-from siteatlas.cli.scanning.site_encoder import SiteEncoder
 from siteatlas.net.address import parse_url
-from siteatlas.scanner.crawl.reader_messages import DocumentTask, MessageKind, message
+from siteatlas.scanner.crawl.readers import DocumentTask, MessageKind, message
 from tests.fixtures.documents import urlset_of
 
 # Writes the modules that are imported when the first connection is opened, and ends there.
@@ -142,6 +142,6 @@ def test_a_reader_process_imports_what_reading_needs_and_nothing_else(encode: En
         message(1, MessageKind.END),
     ]
     loaded = modules_of(IN_READER_PROCESS, MESSAGES=b"".join(messages).hex())
-    assert {"lxml.etree", "siteatlas.cli.scanning.encoders"} <= loaded
+    assert {"lxml.etree", "siteatlas.cli.scan.output"} <= loaded
     assert not loaded & (WEB_AND_DATABASE | NOT_IN_READER_PROCESS)
     assert len(loaded) <= MAX_READER_MODULES

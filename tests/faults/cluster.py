@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from siteatlas.storage.embedded.postmaster import Postmaster, process_lives
+from siteatlas.storage.embedded.files import Postmaster, process_lives
 from siteatlas.storage.embedded.server import EmbeddedServer
 from tests.fixtures.database import PostgresServer, fast_server
 from tests.fixtures.waiting import block_until

@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 
-from siteatlas.storage.database_url import parse_database_url
+from siteatlas.storage.engine import parse_database_url
 from tests.fixtures.waiting import wait_until
 
 NAME = "tests"

@@ -31,16 +31,18 @@ from siteatlas.queue.claims import (
     POISON_RESCUES,
     claim,
     claim_suspect,
+    clear_suspect,
+    heartbeat,
+    mark_alone,
     release_orphans,
+    report_progress,
     rescue,
 )
 from siteatlas.queue.completion import cancel_running, complete, fail, release
 from siteatlas.queue.fair_order import SUSPECT_RESCUES
 from siteatlas.queue.fence import Claim
-from siteatlas.queue.leases import heartbeat, report_progress
 from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.queue.submission import submit_site
-from siteatlas.queue.suspects import clear_suspect, mark_alone
 from siteatlas.storage.models import LOCAL_USER_ID, Job, JobAttempt
 from siteatlas.storage.session import AsyncSession, get_background_session
 

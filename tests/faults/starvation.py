@@ -14,7 +14,7 @@ from uuid import UUID
 import httpx
 
 from siteatlas.net.address import parse_site
-from siteatlas.queue.new_job import Priority
+from siteatlas.queue.fence import Priority
 from siteatlas.queue.submission import submit_site
 from siteatlas.storage.session import bind_database, create_database, get_background_session
 from tests.faults import hostile_sites

@@ -15,13 +15,12 @@ from sqlalchemy import func
 
 from siteatlas.errors import LeaseLost
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor import batch_writer
-from siteatlas.processor.job_activity import JobActivity
+from siteatlas.processor import steps as batch_writer
 from siteatlas.processor.processing import Processor
-from siteatlas.queue.claims import claim, rescue
+from siteatlas.processor.steps import JobActivity
+from siteatlas.queue.claims import claim, heartbeat, rescue
 from siteatlas.queue.completion import complete
 from siteatlas.queue.fence import Claim
-from siteatlas.queue.leases import heartbeat
 from siteatlas.storage.session import (
     AsyncSession,
     bind_database,

@@ -10,9 +10,8 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import event, text
 
-from siteatlas.insights.queue_load import oldest_pending_seconds
-from siteatlas.queue.claims import claim, rescue
-from siteatlas.queue.leases import heartbeat
+from siteatlas.queue.claims import claim, heartbeat, rescue
+from siteatlas.queue.views import oldest_pending_seconds
 from siteatlas.storage.session import (
     AsyncSession,
     Database,

@@ -9,19 +9,15 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import event, text
 
-from siteatlas.queue.batches import close_batches
-from siteatlas.queue.retention import (
-    prune_batches,
-    prune_jobs,
-    prune_unrequested_documents,
-)
+from siteatlas.catalog.domains import prune_deleted_domains
+from siteatlas.queue.retention import prune_batches, prune_jobs, prune_unrequested_documents
+from siteatlas.queue.submission import close_batches
 from siteatlas.storage.session import (
     Database,
     bind_database,
     create_database,
     get_background_session,
 )
-from siteatlas.storage.statements.deleted_domains import prune_deleted_domains
 
 ROWS = 20_000
 # Jobs that ended today, each with a site, a scan, a document and a batch.

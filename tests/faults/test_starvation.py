@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from siteatlas.queue.new_job import Priority
+from siteatlas.queue.fence import Priority
 from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.figures import Figures, percentile
 from tests.faults.fleet import Fleet

@@ -9,19 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from siteatlas.access.keys import KeyRequest, create_key, revoke
-from siteatlas.access.scopes import Scope
-from siteatlas.cli.hosting import doctor
-from siteatlas.cli.hosting.doctor import (
+from siteatlas.access.keys import KeyRequest, Scope, create_key, revoke
+from siteatlas.cli.commands import doctor
+from siteatlas.cli.commands.doctor import (
     Finding,
     State,
     check_access,
+    check_database,
     check_disk,
     check_network,
     check_port,
 )
-from siteatlas.cli.hosting.doctor_database import check_database
-from siteatlas.cli.hosting.listener import CREATE_KEY, NO_ADMIN_KEY
+from siteatlas.cli.hosting.connections import CREATE_KEY, NO_ADMIN_KEY
 from siteatlas.errors import (
     DnsError,
     DnsNameUnknown,
@@ -31,8 +30,7 @@ from siteatlas.errors import (
     TlsError,
 )
 from siteatlas.net.address import parse_site
-from siteatlas.setting_types import Secret
-from siteatlas.settings import Settings
+from siteatlas.settings import Secret, Settings
 from siteatlas.storage.schema import upgrade_schema
 from siteatlas.storage.session import Database, bind_database, create_database
 from tests.fixtures.database import PREFIX, PostgresServer, transaction

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Connection, inspect
 
-from siteatlas.processor.own_session import process_domain_with_own_session
+from siteatlas.processor.processing import process_domain_with_own_session
 from siteatlas.queue.job_service import job_service
 from siteatlas.scheduler.sitemap_scheduler import process_pending_sitemaps
 from siteatlas.storage.models import Job

@@ -26,7 +26,7 @@ async def test_the_description_of_a_built_in_type_is_asked_for_once_per_process(
         return await introspect(connection, typeoids, *rest)
 
     monkeypatch.setattr(asyncpg.Connection, "_introspect_types", counted)
-    monkeypatch.setattr("siteatlas.storage.driver_connection._built_in_types", {})
+    monkeypatch.setattr("siteatlas.storage.engine._built_in_types", {})
     numbers = select(func.unnest(bindparam("numbers", type_=ARRAY(BigInteger))))
     async with AsyncExitStack() as stack:
         for _ in range(3):

@@ -15,13 +15,12 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
+from siteatlas.catalog.url_lists import UrlFilter
+from siteatlas.catalog.urls import url_hash
 from siteatlas.errors import CursorExpired, ParquetFailed
 from siteatlas.export import streaming
-from siteatlas.export.columns import SCHEMAS, Exported
-from siteatlas.export.encoding import ExportFormat
+from siteatlas.export.encoding import SCHEMAS, Exported, ExportFormat
 from siteatlas.export.streaming import Export, ExportRequest, begin_export
-from siteatlas.insights.url_filters import UrlFilter
-from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import Domain, FeedHead, UrlChange
 from siteatlas.storage.session import Database
 from tests.fixtures.database import transaction

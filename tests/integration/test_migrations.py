@@ -17,6 +17,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, Engine, event, func, inspect, select, text
 from sqlalchemy.orm import InstrumentedAttribute
 
+from siteatlas.catalog.domains import tombstone
 from siteatlas.storage.models import (
     ApiKey,
     Base,
@@ -36,7 +37,6 @@ from siteatlas.storage.models import (
 )
 from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
 from siteatlas.storage.session import Database
-from siteatlas.storage.statements.domains import tombstone
 from tests.fixtures.database import PREFIX, PostgresServer
 from tests.fixtures.first_schema import (
     DOMAIN,

@@ -17,9 +17,8 @@ from sqlalchemy.pool import NullPool
 
 from siteatlas.errors import DatabaseUnavailable
 from siteatlas.queue.completion import complete
-from siteatlas.queue.workers import WorkerReport, report_worker
-from siteatlas.storage.database_url import parse_database_url
-from siteatlas.storage.driver_connection import DriverConnection
+from siteatlas.queue.fence import WorkerReport, report_worker
+from siteatlas.storage.engine import DriverConnection, parse_database_url
 from siteatlas.storage.session import (
     BACKGROUND_LIMITS,
     Database,

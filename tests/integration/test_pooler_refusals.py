@@ -8,8 +8,7 @@ import pytest
 from sqlalchemy.engine import URL, make_url
 
 from siteatlas.errors import DatabaseRefused, DatabaseUnavailable
-from siteatlas.setting_types import Secret
-from siteatlas.settings import Settings
+from siteatlas.settings import Secret, Settings
 from siteatlas.storage.startup import open_storage
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.pooler import Pooler, running_pooler

@@ -11,12 +11,12 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import DatabaseRightsMissing, DatabaseTimeout, DatabaseUnavailable
-from siteatlas.storage.autocommit import Reader
 from siteatlas.storage.models import LOCAL_USER_ID, Domain
 from siteatlas.storage.session import (
     BACKGROUND_LIMITS,
     REQUEST_LIMITS,
     Database,
+    Reader,
     bind_database,
     create_database,
     execute_autocommit,

@@ -10,12 +10,11 @@ from typing import Any
 import asyncpg
 import pytest
 
-from siteatlas.processor.stalled_writers import terminate_stalled_writers
-from siteatlas.storage import stalled_copies
-from siteatlas.storage.backup.writing import SESSION_SETTINGS
-from siteatlas.storage.database_url import parse_database_url
-from siteatlas.storage.engine import APPLICATION_NAME
-from siteatlas.storage.statements.url_stream import COPY_SECONDS
+from siteatlas.catalog import url_copy as stalled_copies
+from siteatlas.catalog.url_copy import COPY_SECONDS
+from siteatlas.processor.steps import terminate_stalled_writers
+from siteatlas.storage.backup import SESSION_SETTINGS
+from siteatlas.storage.engine import APPLICATION_NAME, parse_database_url
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.waiting import wait_until
 

@@ -9,11 +9,15 @@ import pytest
 from sqlalchemy import func, select, text
 from sqlalchemy.engine import make_url
 
-from siteatlas.cli.hosting.worker import work
-from siteatlas.errors import DatabaseRefused, DatabaseUnavailable, SchemaNewer, SchemaOutdated
-from siteatlas.setting_types import Secret
-from siteatlas.settings import Settings
-from siteatlas.storage.faults import server_of
+from siteatlas.cli.hosting.workers import work
+from siteatlas.errors import (
+    DatabaseRefused,
+    DatabaseUnavailable,
+    SchemaNewer,
+    SchemaOutdated,
+)
+from siteatlas.settings import Secret, Settings
+from siteatlas.storage.engine import server_of
 from siteatlas.storage.schema import (
     UPGRADE_LOCK,
     current_revision,

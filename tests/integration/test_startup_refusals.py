@@ -27,9 +27,8 @@ from siteatlas.errors import (
     SchemaOutdated,
     SiteatlasError,
 )
-from siteatlas.setting_types import Secret
-from siteatlas.settings import Settings
-from siteatlas.storage.embedded.postmaster import PORT
+from siteatlas.settings import Secret, Settings
+from siteatlas.storage.embedded.files import PORT
 from siteatlas.storage.startup import open_storage
 from tests.fixtures.guarded_server import GuardedServer, guarded_server
 from tests.fixtures.tls_front import Certificates, tls_front

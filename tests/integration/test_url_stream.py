@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from sqlalchemy import delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.catalog.url_copy import UrlRows
+from siteatlas.catalog.urls import insert_urls
 from siteatlas.errors import DatabaseBusy, DatabaseUnavailable
 from siteatlas.storage.models import SitemapUrl
-from siteatlas.storage.retry import retry_when_busy
-from siteatlas.storage.session import get_background_session, get_session
-from siteatlas.storage.statements.url_rows import UrlRows
-from siteatlas.storage.statements.urls import insert_urls
+from siteatlas.storage.session import get_background_session, get_session, retry_when_busy
 from tests.fixtures.database import transaction
 
 pytestmark = pytest.mark.usefixtures("database")

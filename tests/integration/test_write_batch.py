@@ -7,17 +7,11 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import func, select
 
-from siteatlas.safe_text import storable, unaltered
-from siteatlas.storage.hashes import url_hash
-from siteatlas.storage.models import (
-    LOCAL_USER_ID,
-    Candidate,
-    Sitemap,
-    SitemapLink,
-    SitemapScan,
-)
+from siteatlas.catalog.urls import url_hash
+from siteatlas.catalog.write_batch import WriteBatch, flush_batch
+from siteatlas.storage.models import LOCAL_USER_ID, Candidate, Sitemap, SitemapLink, SitemapScan
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.statements.write_batch import WriteBatch, flush_batch
+from siteatlas.text import storable, unaltered
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain, add_job, add_scan, add_sitemap
 

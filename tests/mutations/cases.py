@@ -5,7 +5,7 @@ A case that no longer fits the code is to be written anew: what it says must sti
 
 from __future__ import annotations
 
-from tests.mutations.mutation import EVERY, Edit, mutation
+from tests.mutations.mutation import EVERY, Edit, added_import, mutation
 
 SETTINGS_TESTS = "tests/integration/scheduler/test_scheduler_settings.py"
 SESSIONS = "tests/integration/processor/test_scan_sessions.py"
@@ -38,7 +38,7 @@ MUTATIONS = (
         "the clock has an interval of its own",
         f"{SETTINGS_TESTS}::test_the_interval_of_the_environment_reaches_the_clock",
         Edit(
-            "scheduler/sitemap_scheduler.py",
+            "siteatlas.scheduler.sitemap_scheduler.SitemapScheduler.start",
             "minutes = self._settings.scheduler_interval_minutes",
             "minutes = 999",
         ),
@@ -47,7 +47,7 @@ MUTATIONS = (
         "the interval is read from another variable",
         f"{SETTINGS_TESTS}::test_the_interval_of_the_environment_reaches_the_clock",
         Edit(
-            "settings.py",
+            "siteatlas.settings.Settings",
             'env="SITEMAP_SCHEDULER_INTERVAL_MINUTES"',
             'env="SITEATLAS_INTERVAL_MINUTES"',
         ),
@@ -56,7 +56,7 @@ MUTATIONS = (
         "the default interval is 15 minutes",
         f"{SETTINGS_TESTS}::test_the_clock_ticks_every_five_minutes_by_default",
         Edit(
-            "settings.py",
+            "siteatlas.settings.Settings",
             '5,\n        env="SITEMAP_SCHEDULER_INTERVAL_MINUTES"',
             '15,\n        env="SITEMAP_SCHEDULER_INTERVAL_MINUTES"',
         ),
@@ -65,7 +65,7 @@ MUTATIONS = (
         "the number of instances does not reach the clock",
         f"{SETTINGS_TESTS}::test_the_number_of_instances_of_the_environment_reaches_the_clock",
         Edit(
-            "scheduler/sitemap_scheduler.py",
+            "siteatlas.scheduler.sitemap_scheduler.SitemapScheduler.start",
             '"max_instances": self._settings.scheduler_max_instances',
             '"max_instances": 1',
         ),
@@ -74,7 +74,7 @@ MUTATIONS = (
         "the batch size does not reach the query for due sites",
         f"{SETTINGS_TESTS}::test_due_sites_are_queued_in_batches_of_the_size_in_the_environment",
         Edit(
-            "scheduler/due_sites.py",
+            "siteatlas.scheduler.due_sites._enqueue_batch",
             "session, settings.scheduler_batch_size, settings.scan_interval_hours",
             "session, 777, settings.scan_interval_hours",
         ),
@@ -83,7 +83,7 @@ MUTATIONS = (
         "a poll claims as many jobs as there are free slots",
         f"{SETTINGS_TESTS}::test_a_poll_claims_no_more_jobs_than_the_batch_size_of_the_environment",
         Edit(
-            "scheduler/consumer.py",
+            "siteatlas.scheduler.consumer.Consumer",
             "self._settings.claim_limit or self._slots.free",
             "self._slots.free",
         ),
@@ -91,18 +91,18 @@ MUTATIONS = (
     mutation(
         "the default limit of process_pending_sitemaps is 500",
         f"{SETTINGS_TESTS}::test_without_a_limit_ten_jobs_are_taken",
-        Edit("scheduler/sitemap_scheduler.py", "limit: int = 10, *", "limit: int = 500, *"),
+        Edit("siteatlas.scheduler.sitemap_scheduler.process_pending_sitemaps", "limit: int = 10, *", "limit: int = 500, *"),
     ),
     mutation(
         "get_pending_jobs lists jobs of every type",
         f"{OPERATOR_ACTIONS}::test_pending_jobs_are_listed_by_type_and_up_to_the_limit",
-        Edit("queue/job_service.py", ", Job.job_type == job_type)", ")"),
+        Edit("siteatlas.queue.job_service.JobService.get_pending_jobs", ", Job.job_type == job_type)", ")"),
     ),
     mutation(
         "jobs of every type are claimed",
         f"{JOB_TYPES}::test_a_job_of_another_type_is_not_claimed",
         Edit(
-            "queue/fair_order.py",
+            "siteatlas.queue.fair_order.is_pending",
             "job.job_type == queue_literal(SITEMAP_JOB)",
             "job.job_type == job.job_type",
         ),
@@ -111,7 +111,7 @@ MUTATIONS = (
         "jobs of every type are rescued",
         f"{JOB_TYPES}::test_a_job_of_another_type_is_neither_rescued_nor_disowned",
         Edit(
-            "queue/claims.py",
+            "siteatlas.queue.claims",
             "Job.job_type == SITEMAP_JOB",
             "Job.job_type == Job.job_type",
             times=EVERY,
@@ -121,12 +121,12 @@ MUTATIONS = (
         "a job inserted without its site keeps none",
         f"{SITE_OF_A_JOB}",
         Edit(
-            "processor/processing.py",
+            "siteatlas.processor.processing._register",
             "await assign_domain(session, claim, site.id)",
             "await noop()",
         ),
         Edit(
-            "processor/processing.py",
+            "siteatlas.processor.processing._parse_address",
             "def _parse_address",
             "async def noop() -> None: ...\n\n\ndef _parse_address",
         ),
@@ -134,18 +134,18 @@ MUTATIONS = (
     mutation(
         "the end of the application leaves the scheduler running",
         f"{APPLICATION}::test_the_end_of_the_lifespan_stops_the_scheduler",
-        Edit("main.py", "        await scheduler.shutdown()\n", ""),
+        Edit("siteatlas.main._run_scheduler_in_lifespan", "        await scheduler.shutdown()\n", ""),
     ),
     mutation(
         "the application does not start the scheduler",
         f"{APPLICATION}::test_the_lifespan_runs_the_scheduler_and_a_submit_reaches_it",
-        Edit("main.py", "    await scheduler.start()\n", ""),
+        Edit("siteatlas.main._run_scheduler_in_lifespan", "    await scheduler.start()\n", ""),
     ),
     mutation(
         "a scan reports no progress",
         "tests/integration/processor/test_progress.py",
         Edit(
-            "processor/recorder.py",
+            "siteatlas.processor.recorder.Recorder",
             "START_PROGRESS + READING_PROGRESS * ended / max(1, known)",
             "START_PROGRESS",
         ),
@@ -153,13 +153,13 @@ MUTATIONS = (
     mutation(
         "a job that is set back keeps its progress",
         f"{OPERATOR_ACTIONS}",
-        Edit("queue/operator_actions.py", '        "progress": 0.0,\n', ""),
+        Edit("siteatlas.queue.operator_actions.requeued_values", '        "progress": 0.0,\n', ""),
     ),
     mutation(
         "a crash inside a job is not caught",
         f"{RECOVERY}::test_the_error_of_a_crash_says_nothing_of_our_inside",
         Edit(
-            "processor/processing.py",
+            "siteatlas.processor.processing.Processor",
             '        except Exception:\n            log.exception("job_crashed")\n'
             "            return await self._record_failure(claim, SiteatlasError(), transient=True)\n",
             "",
@@ -170,7 +170,7 @@ MUTATIONS = (
         f"{RECOVERY}::test_the_error_of_a_crash_says_nothing_of_our_inside "
         f"{APPLICATION}::test_a_job_that_crashes_is_answered_without_our_inside",
         Edit(
-            "processor/processing.py",
+            "siteatlas.processor.processing.Processor",
             '        except Exception:\n            log.exception("job_crashed")\n'
             "            return await self._record_failure(claim, SiteatlasError(), transient=True)\n",
             '        except Exception as error:\n            log.exception("job_crashed")\n'
@@ -181,13 +181,13 @@ MUTATIONS = (
     mutation(
         "a final failure is logged as information",
         f"{LOG_LINES}::test_a_final_failure_is_a_warning_and_one_that_is_retried_is_not",
-        Edit("processor/processing.py", "(log.info if expected else log.warning)(", "log.info("),
+        Edit("siteatlas.processor.processing.Processor", "(log.info if expected else log.warning)(", "log.info("),
     ),
     mutation(
         "an unknown job is passed over in silence",
         f"{OWN_SESSION}::test_an_unknown_job_is_a_warning_and_no_error",
         Edit(
-            "processor/own_session.py",
+            "siteatlas.processor.own_session._claim_waiting",
             '        log.warning("job_not_found", job_id=str(job_id))\n',
             "",
         ),
@@ -196,27 +196,32 @@ MUTATIONS = (
         "the status route always says pending",
         f"{STATUS_LIFE}",
         Edit(
-            "api/routers/scans.py",
+            "siteatlas.api.routers.scans.get_scan_status",
             "    return await find_job(session, job_id)",
             '    return dataclasses.replace(await find_job(session, job_id), status="pending")',
         ),
-        Edit("api/routers/scans.py", "from uuid import", "import dataclasses\nfrom uuid import"),
+        added_import("siteatlas.api.routers.scans", "import dataclasses"),
     ),
     mutation(
         "the processor uses sessions of requests",
         f"{SESSIONS}::test_each_step_of_a_job_has_a_background_session_of_its_own",
+        Edit("siteatlas.processor.processing", "get_job_session()", "get_session()", times=EVERY),
         Edit(
-            "processor/processing.py",
-            "import get_job_autocommit_session, get_job_session\n",
-            "import get_autocommit_session as get_job_autocommit_session\n"
-            "from siteatlas.storage.session import get_session as get_job_session\n",
+            "siteatlas.processor.processing",
+            "get_job_autocommit_session()",
+            "get_autocommit_session()",
+            times=EVERY,
+        ),
+        added_import(
+            "siteatlas.processor.processing",
+            "from siteatlas.storage.session import get_autocommit_session, get_session",
         ),
     ),
     mutation(
         "the processor opens sessions from a factory of its own",
         f"{TRANSACTIONS}::test_background_work_opens_background_sessions_only",
         Edit(
-            "processor/processing.py",
+            "siteatlas.processor.processing.Processor",
             "get_job_session() as session",
             "AsyncSession(bound_database().engine) as session",
             times=EVERY,
@@ -226,7 +231,7 @@ MUTATIONS = (
         "the last rows of a scan are not written with its status",
         f"{SESSIONS}::test_the_status_of_a_success_is_written_with_the_last_rows",
         Edit(
-            "processor/publication.py",
+            "siteatlas.processor.publication.FinalTransaction",
             "                await flush_batch(session, self.finished.batch, scan_id=self.end.scan.id)\n",
             "                async with get_job_session() as other, other.begin():\n"
             "                    await flush_batch(\n"
@@ -238,7 +243,7 @@ MUTATIONS = (
         "a transaction of a job is open beside another one",
         f"{SESSIONS}::test_no_step_of_a_job_is_nested_in_another",
         Edit(
-            "processor/publication.py",
+            "siteatlas.processor.publication.FinalTransaction",
             "                summary = await self._summarise(session)\n",
             "                async with get_job_session() as other, other.begin():\n"
             "                    await other.connection()\n"
@@ -248,19 +253,18 @@ MUTATIONS = (
     mutation(
         "the status after an error is written in the session that failed",
         f"{SESSIONS}::test_the_status_after_an_error_is_written_in_a_session_of_its_own",
-        Edit("storage/session.py", "_bound: list", f"{NEWEST_SESSION}_bound: list"),
+        Edit("siteatlas.storage.session._bound", "_bound: list", f"{NEWEST_SESSION}_bound: list"),
         Edit(
-            "storage/session.py",
+            "siteatlas.storage.session.Database.session",
             "                yield session\n",
             "                _newest[:] = [session]\n                yield session\n",
         ),
-        Edit(
-            "processor/publication.py",
-            ", get_job_session\n",
-            ", get_job_session, newest_session\n",
+        added_import(
+            "siteatlas.processor.publication",
+            "from siteatlas.storage.session import newest_session",
         ),
         Edit(
-            "processor/publication.py",
+            "siteatlas.processor.publication",
             "get_job_session() as session",
             "newest_session() as session",
             times=EVERY,
@@ -270,13 +274,13 @@ MUTATIONS = (
         "the session that writes a failure stays open",
         f"{SESSIONS}::test_a_failed_job_leaves_no_connection_in_use",
         Edit(
-            "storage/session.py",
+            "siteatlas.storage.session.Database.session",
             '            async with self._sessions(info={"limits": self._missing(limits)}) as session:\n'
             "                yield session\n",
             '            session = self._sessions(info={"limits": self._missing(limits)})\n            yield session\n',
         ),
         Edit(
-            "processor/publication.py",
+            "siteatlas.processor.publication",
             "get_job_session() as session, session.begin()",
             "get_job_session() as session",
             times=EVERY,
@@ -286,7 +290,7 @@ MUTATIONS = (
         "the driver is given SQL as text",
         f"{STATEMENTS}",
         Edit(
-            "storage/statements/url_stream.py",
+            "siteatlas.storage.statements.url_stream.copy_urls",
             "        await session.execute(BEGINNING)\n",
             '        await driver.execute("SELECT 1")\n',
         ),
@@ -295,7 +299,7 @@ MUTATIONS = (
         "a second module goes past SQLAlchemy",
         f"{STATEMENTS}",
         Edit(
-            "storage/statements/write_batch.py",
+            "siteatlas.storage.statements.write_batch.flush_batch",
             "async def flush_batch(",
             "async def raw(connection):\n    return await connection.get_raw_connection()\n\n\n"
             "async def flush_batch(",
@@ -305,7 +309,7 @@ MUTATIONS = (
         "a router leaves the transaction to others",
         f"{TRANSACTIONS}::test_a_route_that_writes_begins_one_transaction",
         Edit(
-            "api/routers/jobs.py",
+            "siteatlas.api.routers.jobs.cancel_job",
             "    async with session.begin():\n",
             "    if session:\n",
         ),
@@ -314,7 +318,7 @@ MUTATIONS = (
         "a route opens its session past the dependencies",
         f"{TRANSACTIONS}::test_routes_are_given_their_session_unless_they_retry",
         Edit(
-            "api/routers/sitemaps.py",
+            "siteatlas.api.routers.sitemaps.get_sitemap",
             "    return await find_sitemap(session, sitemap_id)\n",
             "    async with get_session() as session:\n"
             "        return await find_sitemap(session, sitemap_id)\n",
@@ -324,7 +328,7 @@ MUTATIONS = (
         "a service opens a session of its own",
         f"{TRANSACTIONS}::test_statement_modules_are_given_their_session",
         Edit(
-            "queue/job_service.py",
+            "siteatlas.queue.job_service.JobService.get_by_id",
             "        statement = select(Job).where(_names(job_id))\n",
             "        async with get_session() as session:\n            pass\n"
             "        statement = select(Job).where(_names(job_id))\n",
@@ -333,18 +337,16 @@ MUTATIONS = (
     mutation(
         "the scheduler reads sites itself",
         "tests/architecture/test_scheduler_imports.py",
-        Edit(
-            "scheduler/consumer.py",
-            "from siteatlas.settings import Settings\n",
-            "from siteatlas.scanner.analyzer import SitemapAnalyzer\n"
-            "from siteatlas.settings import Settings\n",
+        added_import(
+            "siteatlas.scheduler.consumer",
+            "from siteatlas.scanner.analyzer import SitemapAnalyzer",
         ),
     ),
     mutation(
         "check_job shows no result",
         f"{SEQUENCES}::test_a_submit_by_http_is_listed_processed_and_shown_with_its_values",
         Edit(
-            "cli/scripts/programs.py",
+            "siteatlas.cli.scripts.programs._write_job_fields",
             'write_line(f"Result Data: {job.result_data}")\n    _write_error_line(job)',
             'write_line("Result Data: {}")\n    _write_error_line(job)',
         ),
@@ -352,28 +354,28 @@ MUTATIONS = (
     mutation(
         "check_domain_sitemaps shows nobody as the owner",
         f"{SEQUENCES}::test_a_submit_by_http_is_listed_processed_and_shown_with_its_values",
-        Edit("cli/scripts/programs.py", "Created by: {sitemap.created_by}", "Created by: nobody"),
+        Edit("siteatlas.cli.scripts.programs._write_sitemaps", "Created by: {sitemap.created_by}", "Created by: nobody"),
     ),
     mutation(
         "check_job ignores the number that it is given",
         f"{SEQUENCES}::test_a_failed_job_is_shown_with_its_error",
         Edit(
-            "cli/scripts/programs.py", "return await find_job(session, ident)", "raise JobNotFound"
+            "siteatlas.cli.scripts.programs._named_or_newest_job", "return await find_job(session, ident)", "raise JobNotFound"
         ),
     ),
     mutation(
         "the monitor looks once and repeats what it saw",
         f"{SEQUENCES}::test_the_monitor_sees_a_submitted_job_become_completed",
         Edit(
-            "cli/scripts/programs.py",
+            "siteatlas.cli.scripts.programs._write_monitor_update",
             "    write_state(await scheduler_state())\n",
             "    if not SEEN:\n        SEEN.append(await scheduler_state())\n"
             "    write_state(SEEN[0])\n",
         ),
         Edit(
-            "cli/scripts/programs.py",
-            "MAX_PENDING_SHOWN = 100\n",
-            "SEEN = []\nMAX_PENDING_SHOWN = 100\n",
+            "siteatlas.cli.scripts.programs._write_monitor_update",
+            "async def _write_monitor_update(",
+            "SEEN = []\n\n\nasync def _write_monitor_update(",
         ),
     ),
 )

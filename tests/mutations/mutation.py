@@ -8,28 +8,38 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.fixtures.source_names import locate, source_span
+
 EVERY = None
+FIRST_IMPORT = "from __future__ import annotations\n"
 
 
 @dataclass(frozen=True)
 class Edit:
-    """In `file`, below the package, `old` occurs `times` times and becomes `new`.
+    """In the source of `name`, `old` occurs `times` times and becomes `new`.
 
-    `EVERY` replaces as many occurrences as there are, at least one.
+    `name` is a module, a class, a function, a method or a variable, dotted in full, such as
+    `siteatlas.scheduler.consumer.Consumer`. `EVERY` replaces as many occurrences as there are,
+    at least one.
     """
 
-    file: str
+    name: str
     old: str
     new: str
     times: int | None = 1
 
-    def applied_to(self, text: str) -> str:
-        """The text of the file after the edit; raises LookupError when the edit does not fit."""
-        found = text.count(self.old)
+    def applied_to(self, text: str, qualified: str = "") -> str:
+        """The text of the module after the edit of `qualified`, or of all of it.
+
+        Raises LookupError when the edit does not fit.
+        """
+        start, end = source_span(text, qualified)
+        source = text[start:end]
+        found = source.count(self.old)
         expected = max(1, found) if self.times is EVERY else self.times
         if found != expected:
-            raise LookupError(f"{self.file} contains {self.old!r} {found} times, not {expected}")
-        return text.replace(self.old, self.new)
+            raise LookupError(f"{self.name} contains {self.old!r} {found} times, not {expected}")
+        return text[:start] + source.replace(self.old, self.new) + text[end:]
 
 
 @dataclass(frozen=True)
@@ -44,11 +54,16 @@ class Mutation:
         """The files of `package` that the mutation changes, with their text afterwards."""
         texts: dict[Path, str] = {}
         for edit in self.edits:
-            path = package / edit.file
+            path, qualified = locate(edit.name, package)
             text = texts.get(path) or path.read_text(encoding="utf-8")
-            texts[path] = edit.applied_to(text)
+            texts[path] = edit.applied_to(text, qualified)
         return texts
 
 
 def mutation(says: str, tests: str, *edits: Edit) -> Mutation:
     return Mutation(says, edits, tuple(tests.split()))
+
+
+def added_import(module: str, line: str) -> Edit:
+    """One more import in a module."""
+    return Edit(module, FIRST_IMPORT, f"{FIRST_IMPORT}{line}\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.csv_cells import csv_cell, is_plain_csv
+from siteatlas.text import csv_cell, is_plain_csv
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.processor import own_session, processing, recorder
-from siteatlas.storage import opening, startup
+from siteatlas.processor import processing, recorder
+from siteatlas.processor import processing as own_session
+from siteatlas.storage import startup
+from siteatlas.storage import startup as opening
 
 
 def test_open_storage_is_importable_from_its_former_path():

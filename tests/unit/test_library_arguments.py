@@ -8,8 +8,8 @@ import pytest
 
 from siteatlas import scan, scan_sync
 from siteatlas.errors import ConfigurationError, EgressDenied, InputError
-from siteatlas.library_arguments import MAX_USER_AGENT_CHARS
-from siteatlas.settings_loading import load_settings
+from siteatlas.library import MAX_USER_AGENT_CHARS
+from siteatlas.settings import load_settings
 
 NONSENSE: list[tuple[Any, dict[str, Any], str]] = [
     (None, {}, "site must be"),

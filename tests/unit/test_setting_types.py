@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from siteatlas.setting_types import (
+from siteatlas.settings import (
     Choice,
     FilePath,
     Integer,

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from siteatlas.errors import ConfigurationError
-from siteatlas.settings import DECLARATIONS, environment_name
-from siteatlas.settings_loading import load_settings
+from siteatlas.settings import DECLARATIONS, environment_name, load_settings
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from siteatlas.errors import TagInvalid, TooManyTags
-from siteatlas.tags import MAX_TAG_CHARS, MAX_TAGS, parse_tag, parse_tags
+from siteatlas.text import MAX_TAG_CHARS, MAX_TAGS, parse_tag, parse_tags
 
 
 def test_tags_are_stored_in_lower_case_sorted_and_once():

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from siteatlas import text_diff
-from siteatlas.text_diff import MAX_SHOWN_LINES, line_diff
+from siteatlas import text as text_diff
+from siteatlas.text import MAX_SHOWN_LINES, line_diff
 
 lines = st.lists(st.sampled_from(["User-agent: *", "Disallow: /a", "Allow: /", ""]), max_size=12)
 

@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import update
 
-from siteatlas.access.scopes import Scope
+from siteatlas.access.keys import Scope
 from siteatlas.storage.models import Domain, Job, JobStatus
 from siteatlas.storage.session import get_session
 from tests.fixtures.access import client_with, make_key

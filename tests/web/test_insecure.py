@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from siteatlas.access.installation import Installation
+from siteatlas.access.keys import Installation
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
 from siteatlas.storage.session import Database

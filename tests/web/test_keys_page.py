@@ -10,7 +10,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from siteatlas.access.scopes import Scope
+from siteatlas.access.keys import Scope
 from siteatlas.storage.models import ApiKey, BrowserSession
 from tests.fixtures.access import client_with, make_key
 from tests.fixtures.pipeline import rows_of

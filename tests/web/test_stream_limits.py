@@ -10,8 +10,8 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import func, update
 
+from siteatlas.access.keys import Scope
 from siteatlas.access.limits import WAITING_PER_USER
-from siteatlas.access.scopes import Scope
 from siteatlas.storage.models import BrowserSession
 from siteatlas.storage.session import Database
 from siteatlas.web import live

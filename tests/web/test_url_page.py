@@ -9,8 +9,8 @@ from uuid import UUID
 import httpx
 import pytest
 
-from siteatlas.insights import urls
-from siteatlas.storage.hashes import url_hash
+from siteatlas.catalog import url_lists as urls
+from siteatlas.catalog.urls import url_hash
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain, add_sitemap, add_urls
 from tests.fixtures.web_pages import WebPage

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from siteatlas.access.scopes import Scope
+from siteatlas.access.keys import Scope
 from siteatlas.storage.models import WebhookDelivery, WebhookEndpoint
 from siteatlas.storage.session import Database
 from tests.fixtures.access import application, client_with, make_key

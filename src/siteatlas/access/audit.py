@@ -5,14 +5,18 @@ An event is written before the response is sent. Local mode has one user and kee
 
 from __future__ import annotations
 
+import os
+import pwd
+import socket
+
 from starlette.types import Message, Scope, Send
 
 from siteatlas.access.identity import Identity, identity_of
-from siteatlas.access.request_headers import SAFE_METHODS
+from siteatlas.access.origin import SAFE_METHODS
+from siteatlas.catalog.access import insert_audit_event
 from siteatlas.errors import SiteatlasError
 from siteatlas.logs import get_logger
-from siteatlas.storage.session import get_session
-from siteatlas.storage.statements.audit import insert_audit_event
+from siteatlas.storage.session import AsyncConnection, AsyncSession, get_session
 
 CLIENT_ADDRESS = "siteatlas.client_address"
 ERROR_CODE = "siteatlas.error_code"
@@ -88,3 +92,28 @@ def _target(scope: Scope, message: Message) -> str:
     locations = [value for name, value in message.get("headers", ()) if name == b"location"]
     path = locations[0].decode("latin-1") if locations else str(scope["path"])
     return path.replace("\x00", "")[:MAX_TARGET_CHARS]
+
+
+DONE = 200
+
+
+async def record_command(
+    session: AsyncSession | AsyncConnection, command: str, target: str | None = None
+) -> None:
+    """Add the event of a command, with the system user and the machine that ran it."""
+    await insert_audit_event(
+        session,
+        user_name=_system_user(),
+        address=socket.gethostname(),
+        action=command,
+        target=target,
+        status=DONE,
+    )
+
+
+def _system_user() -> str:
+    """The name of the user that runs this process; its number if it has none."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

@@ -6,31 +6,150 @@ each route.
 
 from __future__ import annotations
 
+import re
+import secrets
 from dataclasses import dataclass
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlencode
 
-from starlette.responses import RedirectResponse
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from siteatlas.access.audit import CLIENT_ADDRESS, audited, record
-from siteatlas.access.browser_sessions import (
-    drop_other_cookies,
-    identify_by_session,
-    is_still_valid,
-    session_token,
-)
-from siteatlas.access.front import Front
 from siteatlas.access.identity import IDENTITY, LOCAL_IDENTITY, Identity
-from siteatlas.access.installation import Installation
-from siteatlas.access.key_text import parse_key
-from siteatlas.access.keys import check_key
-from siteatlas.access.limits import AccessLimits
-from siteatlas.access.local_mode import LocalMode
-from siteatlas.access.request_headers import header_values, is_navigation
-from siteatlas.access.scopes import granted_scopes
-from siteatlas.errors import DatabaseError, KeyInvalid, KeyRequired
+from siteatlas.access.keys import (
+    Installation,
+    check_key,
+    granted_scopes,
+    hash_secret,
+    parse_key,
+)
+from siteatlas.access.limits import PUBLIC, AccessLimits
+from siteatlas.access.origin import Front, LocalMode, header_values, is_navigation
+from siteatlas.catalog.access import (
+    StoredKey,
+    end_browser_session,
+    end_browser_sessions,
+    end_excess_sessions,
+    find_browser_session,
+    find_key,
+    insert_browser_session,
+    is_login_valid,
+    record_key_use,
+    record_session_use,
+)
+from siteatlas.errors import AccessError, DatabaseError, KeyInvalid, KeyRequired
 from siteatlas.storage.session import get_autocommit_session, get_session
-from siteatlas.storage.statements.api_keys import StoredKey, find_key, record_key_use
+
+IDLE_SECONDS = 12 * 3600.0
+TOTAL_SECONDS = 7 * 86400.0
+SESSIONS_PER_KEY = 50
+TOKEN_BYTES = 32
+COOKIE = "siteatlas_session"
+# A browser takes a cookie of this name only over TLS, for this host alone.
+TLS_COOKIE = f"__Host-{COOKIE}"
+# The cookie with a token as `secrets.token_urlsafe` makes it, among other cookies.
+SESSION_COOKIE = re.compile(
+    rf"(?:^|;)[ \t]*((?:{TLS_COOKIE}|{COOKIE})=[A-Za-z0-9_-]{{43}})[ \t]*(?=;|$)".encode()
+)
+
+
+async def open_session(identity: Identity) -> str:
+    """Open a session for the holder of a key; return the token for the cookie."""
+    assert identity.key_id is not None
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    async with get_session() as session, session.begin():
+        await insert_browser_session(
+            session,
+            token_hash=hash_secret(token),
+            key_id=identity.key_id,
+            total_seconds=TOTAL_SECONDS,
+        )
+        await end_excess_sessions(session, identity.key_id, SESSIONS_PER_KEY)
+    return token
+
+
+async def identify_by_session(token: str) -> Identity | None:
+    """Who opened the session of this token; None if it has ended, or its key is not valid."""
+    async with get_autocommit_session() as session:
+        found = await find_browser_session(session, hash_secret(token), IDLE_SECONDS)
+    if found is None:
+        return None
+    ident, key = found
+    if key.is_expired or key.is_revoked:
+        return None
+    if key.is_use_due:
+        async with get_session() as writing, writing.begin():
+            await record_session_use(writing, ident)
+    scopes = granted_scopes(key.scopes)
+    return Identity(key.user_id, key.user_name, scopes, key_id=key.id, session_id=ident)
+
+
+async def is_still_valid(identity: Identity) -> bool:
+    """Whether the key of an identity, and its session if it has one, have not ended since."""
+    assert identity.key_id is not None
+    async with get_autocommit_session() as session:
+        return await is_login_valid(session, identity.key_id, identity.session_id, IDLE_SECONDS)
+
+
+async def end_session(token: str) -> None:
+    """End the session of this token."""
+    async with get_session() as session, session.begin():
+        await end_browser_session(session, hash_secret(token))
+
+
+async def end_all_sessions(identity: Identity) -> int:
+    """End all sessions of a user; return their number."""
+    async with get_session() as session, session.begin():
+        return await end_browser_sessions(session, identity.user_id)
+
+
+def drop_other_cookies(scope: Scope) -> None:
+    """Remove all cookies from a request but those of a session.
+
+    The framework parses the cookies of every request, which before Python 3.11.10 takes seconds
+    for some cookies of 32 KiB. Other programs on the same host may have set any number of them.
+    """
+    if header_values(scope, b"cookie"):
+        others = [(name, value) for name, value in scope["headers"] if name != b"cookie"]
+        kept = b"; ".join(_session_cookies(scope))
+        scope["headers"] = [*others, (b"cookie", kept)] if kept else others
+
+
+def session_token(scope: Scope, *, is_tls: bool) -> str | None:
+    """The token in the cookie of a request; over TLS only the cookie that TLS protects counts."""
+    wanted = (TLS_COOKIE if is_tls else COOKIE).encode()
+    for cookie in _session_cookies(scope):
+        name, _, token = cookie.partition(b"=")
+        if name == wanted:
+            return token.decode()
+    return None
+
+
+def _session_cookies(scope: Scope) -> list[bytes]:
+    """The cookies of a request that name a session: `name=token` each."""
+    found: list[bytes] = SESSION_COOKIE.findall(b"; ".join(header_values(scope, b"cookie")))
+    return found
+
+
+def set_session_cookie(response: Response, token: str, *, is_tls: bool) -> None:
+    """Give the token to the browser: no script reads it, no other site sends it along."""
+    response.set_cookie(
+        TLS_COOKIE if is_tls else COOKIE,
+        token,
+        max_age=int(TOTAL_SECONDS),
+        path="/",
+        secure=is_tls,
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def clear_session_cookie(response: Response, *, is_tls: bool) -> None:
+    """Let the browser forget its session."""
+    name = TLS_COOKIE if is_tls else COOKIE
+    response.delete_cookie(name, path="/", secure=is_tls, httponly=True, samesite="lax")
+
 
 PUBLIC_PATHS = frozenset({"/health", "/login", "/logout"})
 PUBLIC_PREFIX = "/static/"
@@ -183,3 +302,76 @@ def identity_of_key(stored: StoredKey) -> Identity:
     """The user of a valid key, with its scopes."""
     scopes = granted_scopes(stored.scopes)
     return Identity(stored.user_id, stored.user_name, scopes, key_id=stored.id)
+
+
+LOGIN = "/login"
+LOGOUT = "/logout"
+HOME = "/"
+MAX_FIELDS = 10
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.post(LOGIN, dependencies=[PUBLIC])
+async def log_in(request: Request) -> Response:
+    """Open a session for the key in the form, and go on to the page that was asked for.
+
+    With a key that is not valid, or that has been used too often, go back to the form with the
+    code of the error.
+    """
+    control: AccessControl = request.app.state.access
+    form = await _form_fields(request)
+    destination = safe_path(form.get("next", [HOME])[-1])
+    try:
+        identity = await identify_by_key(
+            form.get("key", [""])[-1].strip(), request.scope, control.limits
+        )
+        await control.limits.count_request(identity, is_read=False)
+    except AccessError as error:
+        parameters = urlencode({"error": error.code, "next": destination})
+        return RedirectResponse(f"{LOGIN}?{parameters}", status_code=303)
+    request.scope[IDENTITY] = identity
+    response = RedirectResponse(destination, status_code=303)
+    is_tls = control.front.uses_tls(request.scope)
+    set_session_cookie(response, await open_session(identity), is_tls=is_tls)
+    return response
+
+
+@router.post(LOGOUT, dependencies=[PUBLIC])
+async def log_out(request: Request) -> Response:
+    """End the session of this browser; with the field `all`, all sessions of its user."""
+    control: AccessControl = request.app.state.access
+    is_tls = control.front.uses_tls(request.scope)
+    token = session_token(request.scope, is_tls=is_tls)
+    if token is not None:
+        await _end(request, control, token, everywhere="all" in await _form_fields(request))
+    response = RedirectResponse(LOGIN, status_code=303)
+    clear_session_cookie(response, is_tls=is_tls)
+    return response
+
+
+async def _end(request: Request, control: AccessControl, token: str, *, everywhere: bool) -> None:
+    """End one session, or all sessions of its user if it is still valid."""
+    try:
+        identity = await identify_sender(request.scope, control, is_closed=True)
+    except KeyRequired:
+        return
+    request.scope[IDENTITY] = identity
+    if everywhere:
+        await end_all_sessions(identity)
+    await end_session(token)
+
+
+async def _form_fields(request: Request) -> dict[str, list[str]]:
+    """The fields of a login or logout form; none if there are too many."""
+    text = (await request.body()).decode("utf-8", "replace")
+    try:
+        return parse_qs(text, max_num_fields=MAX_FIELDS)
+    except ValueError:
+        return {}
+
+
+def safe_path(text: str) -> str:
+    """A path on this service to go on to after the login; the front page for anything else."""
+    is_path = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable()
+    return text if is_path and not text.startswith((LOGIN, LOGOUT)) else HOME

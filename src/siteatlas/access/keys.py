@@ -5,24 +5,21 @@ The text of a key is `key_text`'s business. The caller owns the transaction.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
+import re
+import secrets
+import time
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
+from zlib import crc32
 
-from siteatlas.access.key_text import KeyText, generate_key, hash_secret, parse_key
-from siteatlas.access.scopes import Scope
-from siteatlas.errors import (
-    ConfigurationError,
-    InputError,
-    KeyExpired,
-    KeyInvalid,
-    KeyNotFound,
-    KeyRevoked,
-)
-from siteatlas.storage.autocommit import Reader
-from siteatlas.storage.models import SYSTEM_USER_ID
-from siteatlas.storage.session import AsyncSession
-from siteatlas.storage.statements.api_keys import (
+from siteatlas.aio import SharedCall
+from siteatlas.catalog.access import (
     StoredKey,
     any_active_key_with,
     any_key_made,
@@ -31,6 +28,174 @@ from siteatlas.storage.statements.api_keys import (
     insert_key,
     revoke_key,
 )
+from siteatlas.errors import (
+    ConfigurationError,
+    DatabaseError,
+    DatabaseTimeout,
+    InputError,
+    KeyExpired,
+    KeyInvalid,
+    KeyNotFound,
+    KeyRevoked,
+)
+from siteatlas.settings import Secret
+from siteatlas.storage.models import SYSTEM_USER_ID
+from siteatlas.storage.session import AsyncSession, Reader, get_autocommit_session
+
+MAX_AGE_SECONDS = 1.0
+REFRESH_SECONDS = 0.5
+ANSWER_SECONDS = 1.0
+
+
+async def _any_key_made() -> bool:
+    """Ask the database whether a key was made."""
+    async with get_autocommit_session() as session:
+        return await any_key_made(session)
+
+
+class Installation:
+    """The state of an installation as this process knows it; `known` is None before it asked."""
+
+    def __init__(
+        self,
+        *,
+        is_closed: bool | None = None,
+        query: Callable[[], Coroutine[Any, Any, bool]] = _any_key_made,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.known = is_closed
+        self._clock = clock
+        self._checked_at = float("-inf")
+        self._closed_at = float("-inf")
+        self._run_query = query
+        self._query = SharedCall(self._dated_answer)
+        self._refresh: asyncio.Task[None] | None = None
+
+    async def is_closed(self) -> bool:
+        """Whether every request needs a key; DatabaseError if that was never known."""
+        age = self._clock() - self._checked_at
+        if self.known is None or age >= MAX_AGE_SECONDS:
+            await self._check()
+        elif age >= REFRESH_SECONDS and (self._refresh is None or self._refresh.done()):
+            # Ahead of time, so that under load no request has to wait for the answer.
+            self._refresh = asyncio.create_task(self._check())
+        return bool(self.known)
+
+    def close(self) -> None:
+        """Take note that this process has just made a key."""
+        self.known = True
+        self._closed_at = self._clock()
+
+    async def finish(self) -> None:
+        """End a refresh that is still running, before the database is closed."""
+        if self._refresh is not None:
+            self._refresh.cancel()
+            await asyncio.wait({self._refresh})
+        await self._query.cancel(ANSWER_SECONDS)
+
+    async def _check(self) -> None:
+        """Ask the database; keep what is known if it does not respond."""
+        try:
+            asked_at, made = await self._query.run(ANSWER_SECONDS)
+        except (DatabaseError, TimeoutError) as error:
+            if self.known is None:
+                raise error if isinstance(error, DatabaseError) else DatabaseTimeout from error
+        else:
+            # A query that began earlier may have missed the key that this process made.
+            if made or asked_at > self._closed_at:
+                self.known = made
+        self._checked_at = self._clock()
+
+    async def _dated_answer(self) -> tuple[float, bool]:
+        """Whether a key was made, and when the query began."""
+        began = self._clock()
+        return began, await self._run_query()
+
+
+class Scope(StrEnum):
+    """What the holder of a key may do."""
+
+    READ = "read"
+    SCAN = "scan"
+    ADMIN = "admin"
+
+
+ALL_SCOPES = frozenset(Scope)
+
+
+def requested_scopes(names: Iterable[str]) -> frozenset[Scope]:
+    """The scopes that are asked for by name."""
+    return frozenset(map(Scope, names))
+
+
+def granted_scopes(stored: Iterable[str]) -> frozenset[Scope]:
+    """The scopes that a stored key grants; a text of another version grants nothing."""
+    scopes = frozenset(Scope(text) for text in stored if text in Scope.__members__.values())
+    return ALL_SCOPES if Scope.ADMIN in scopes else scopes
+
+
+PREFIX = "sa"
+ID_CHARS = 8
+SECRET_BYTES = 32
+# As many base-62 digits as 32 bytes and a CRC-32 need.
+SECRET_CHARS = 43
+CHECKSUM_CHARS = 6
+ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+ID_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+MAX_KEY_CHARS = 100
+KEY = re.compile(
+    rf"{PREFIX}_(?P<id>[a-z0-9]{{{ID_CHARS}}})_"
+    rf"(?P<secret>[0-9A-Za-z]{{{SECRET_CHARS}}})(?P<checksum>[0-9A-Za-z]{{{CHECKSUM_CHARS}}})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyText:
+    """A well-formed key: its public id, and the secret text that is shown once."""
+
+    id: str
+    text: Secret
+
+    @property
+    def hash(self) -> bytes:
+        """What is stored in place of the key."""
+        return hash_secret(self.text.get_secret_value())
+
+
+def generate_key() -> KeyText:
+    """A new random key."""
+    ident = "".join(secrets.choice(ID_ALPHABET) for _ in range(ID_CHARS))
+    number = int.from_bytes(secrets.token_bytes(SECRET_BYTES))
+    body = f"{PREFIX}_{ident}_{_base62(number, SECRET_CHARS)}"
+    return KeyText(ident, Secret(body + key_checksum(body)))
+
+
+def parse_key(text: str) -> KeyText:
+    """Parse the key of a request; KeyInvalid if it cannot be one of ours."""
+    match = KEY.fullmatch(text) if len(text) <= MAX_KEY_CHARS else None
+    if match is None or match["checksum"] != key_checksum(text[:-CHECKSUM_CHARS]):
+        raise KeyInvalid
+    return KeyText(match["id"], Secret(text))
+
+
+def hash_secret(text: str) -> bytes:
+    """The SHA-256 of a key or session token; 256 random bits need no slow hash."""
+    return sha256(text.encode()).digest()
+
+
+def key_checksum(body: str) -> str:
+    """The CRC-32 of everything before it."""
+    return _base62(crc32(body.encode()), CHECKSUM_CHARS)
+
+
+def _base62(number: int, width: int) -> str:
+    """A number in base 62, padded to `width` digits."""
+    digits = []
+    for _ in range(width):
+        number, digit = divmod(number, len(ALPHABET))
+        digits.append(ALPHABET[digit])
+    return "".join(reversed(digits))
+
 
 MAX_NAME_CHARS = 100
 MAX_EXPIRY_DAYS = 3650

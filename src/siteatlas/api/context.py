@@ -6,24 +6,173 @@ respond in time.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Generic, TypeVar
+from uuid import UUID
 
 from fastapi import Depends, Path, Request
 
-from siteatlas.access.installation import Installation
-from siteatlas.api.database_checks import DatabaseProbe
-from siteatlas.api.feed_watcher import FeedWatcher, waiting_quota
-from siteatlas.insights.changes_over_time import ChangesOverTime
-from siteatlas.insights.health import DatabaseState, database_state
-from siteatlas.insights.problem_totals import ProblemTotal, ProblemTotals
-from siteatlas.insights.queue_load import EndedJobs, QueueLoad, queue_load
-from siteatlas.insights.workers import any_worker_alive
-from siteatlas.net.egress import EgressPolicy
+from siteatlas.access.keys import Installation
+from siteatlas.aio import Quota, SharedCall
+from siteatlas.api.problems import FieldRefused
+from siteatlas.catalog.change_feed import read_head
+from siteatlas.catalog.problems import ProblemTotal, ProblemTotals
+from siteatlas.catalog.publications import ChangesOverTime
+from siteatlas.errors import AddressError, DatabaseError, DatabaseTimeout
+from siteatlas.logs import get_logger
+from siteatlas.net.address import WebAddress
+from siteatlas.net.egress import EgressPolicy, parse_allowed_site
+from siteatlas.process import connection_limit
+from siteatlas.queue.metrics import DatabaseState, database_state
+from siteatlas.queue.views import EndedJobs, QueueLoad, any_worker_alive, queue_load
 from siteatlas.settings import Settings
-from siteatlas.storage.autocommit import Reader
+from siteatlas.storage.session import (
+    AsyncSession,
+    AutocommitSession,
+    Reader,
+    get_autocommit_session,
+    get_session,
+    session_dependency,
+)
+
+
+async def _request_transaction() -> AsyncIterator[AsyncSession]:
+    """Dependency of routes: a session in a transaction that lasts as long as the handler."""
+    async with get_session() as session, session.begin():
+        yield session
+
+
+async def _request_autocommit_session() -> AsyncIterator[AutocommitSession]:
+    """Dependency of routes: an autocommit session, for a single statement."""
+    async with get_autocommit_session() as session:
+        yield session
+
+
+# In a transaction that lasts as long as the handler.
+ReadSession = Annotated[AsyncSession, Depends(_request_transaction, scope="function")]
+# The handler begins the transaction, because what it does after the commit must not come earlier.
+WriteSession = Annotated[AsyncSession, Depends(session_dependency, scope="function")]
+# For a handler that reads with a single statement.
+SingleReadSession = Annotated[
+    AutocommitSession, Depends(_request_autocommit_session, scope="function")
+]
+
+
+# Prometheus and load balancers time out after about ten seconds and must learn of an outage.
+PROBE_SECONDS = 3.0
+
+AnswerT = TypeVar("AnswerT")
+
+
+class DatabaseProbe(Generic[AnswerT]):
+    """One query, sent in its own transaction; requests that come while it runs share it."""
+
+    def __init__(
+        self,
+        query: Callable[[AsyncSession], Awaitable[AnswerT]],
+        seconds: float = PROBE_SECONDS,
+    ) -> None:
+        self._query = query
+        self._seconds = seconds
+        self._shared = SharedCall(self._run_query)
+
+    async def run(self) -> AnswerT:
+        """The result of the query for a request; DatabaseTimeout if it takes too long."""
+        try:
+            return await self._shared.run(self._seconds)
+        except TimeoutError as error:
+            raise DatabaseTimeout(
+                f"The database did not respond within {self._seconds:g} seconds."
+            ) from error
+
+    async def _run_query(self) -> AnswerT:
+        """Run the query for all requests that wait for it, in its own transaction."""
+        async with get_session() as session, session.begin():
+            return await self._query(session)
+
+
+POLL_SECONDS = 0.5
+# Each of them occupies a connection of the service.
+CONNECTIONS_PER_WAITING_REQUEST = 5
+MAX_WAITING = 100
+USERS_TO_FILL_QUOTA = 4
+
+log = get_logger("api")
+
+
+def waiting_quota(max_connections: int) -> Quota:
+    """The requests that may wait in a service with so many connections, and a user's share."""
+    connections = connection_limit(max_connections)
+    total = max(1, min(MAX_WAITING, connections // CONNECTIONS_PER_WAITING_REQUEST))
+    return Quota(total, per_user=max(1, total // USERS_TO_FILL_QUOTA))
+
+
+class FeedWatcher:
+    """The head of the feed as this process last saw it, polled while a request waits."""
+
+    def __init__(self, quota: Quota, poll_seconds: float = POLL_SECONDS) -> None:
+        self._quota = quota
+        self._poll_seconds = poll_seconds
+        self._seq = -1
+        self._moved = asyncio.Event()
+        self._polling: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return self._quota.taken
+
+    async def wait_beyond(self, seq: int, seconds: float, holder: UUID | None) -> bool:
+        """Wait until the feed has a number after `seq`; False if it has none in time.
+
+        Returns at once if too many requests wait, in total or of this holder, or when the service
+        stops.
+        """
+        if not self._quota.has_room(holder):
+            return False
+        with self._quota.taken_by(holder):
+            try:
+                async with asyncio.timeout(seconds):
+                    while self._seq <= seq and not self._closed:
+                        await self._next_move()
+            except TimeoutError:
+                return False
+        return self._seq > seq
+
+    def close(self) -> None:
+        """End all waiting, now and later: the service stops."""
+        self._closed = True
+        self._wake_all()
+
+    async def _next_move(self) -> None:
+        """Wait for the next change of the head; the first to wait starts the poll."""
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll(), name="feed head")
+        await self._moved.wait()
+
+    async def _poll(self) -> None:
+        """Look at the head until nobody waits; an outage is waited for like a publication."""
+        while self.waiting and not self._closed:
+            try:
+                async with get_autocommit_session() as session:
+                    head = await read_head(session)
+            except DatabaseError as error:
+                log.warning("feed_poll_failed", reason=error.code)
+            else:
+                if head.seq != self._seq:
+                    self._seq = head.seq
+                    self._wake_all()
+            await asyncio.sleep(self._poll_seconds)
+
+    def _wake_all(self) -> None:
+        """Wake all who wait, once."""
+        self._moved.set()
+        self._moved = asyncio.Event()
+
 
 NO_WORKER = "No worker has been seen for a minute. Start one with: siteatlas worker"
 STATUS_PATH = "/api/v3/sitemap/status/{job_id}"
@@ -101,3 +250,11 @@ Context = Annotated[ApiContext, Depends(api_context)]
 JobIdent = Annotated[
     str, Path(max_length=64, description="The UUID or the number of a job.", examples=["42"])
 ]
+
+
+def parse_site_field(pointer: str, text: str, policy: EgressPolicy) -> WebAddress:
+    """Parse the site address in the field at `pointer`; errors name the field."""
+    try:
+        return parse_allowed_site(text, policy)
+    except AddressError as error:
+        raise FieldRefused((pointer, error)) from error

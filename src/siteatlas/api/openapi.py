@@ -9,9 +9,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from siteatlas.access.marks import marked_routes
-from siteatlas.api.problems import MEDIA_TYPE
-from siteatlas.api.schemas.problems import Problem
+from siteatlas.access.limits import marked_routes
+from siteatlas.api.problems import MEDIA_TYPE, Problem
 
 REF = "#/components/schemas/{model}"
 PROBLEM_REF = {"$ref": REF.format(model=Problem.__name__)}

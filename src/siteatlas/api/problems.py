@@ -8,18 +8,29 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import iter_route_contexts
+from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Match
 from starlette.types import Scope
 
+from siteatlas.api.schemas.base import (
+    AnswerShape,
+    Count,
+    Line,
+    SmallCount,
+    Word,
+    declared,
+    examples,
+)
+from siteatlas.catalog.paging import MAX_CURSOR_CHARS
 from siteatlas.errors import (
     ConfigurationError,
     DatabaseError,
@@ -231,3 +242,59 @@ def _escape_pointer_step(step: str | int) -> str:
     """A step of a JSON pointer, escaped as RFC 6901 requires."""
     text = str(step).encode("utf-8", "replace").decode()
     return text.replace("~", "~0").replace("/", "~1")
+
+
+NOT_FOUND = {
+    "type": "urn:siteatlas:error:job_not_found",
+    "title": "There is no job with this id.",
+    "status": 404,
+    "detail": "There is no job with this id.",
+    "instance": "/api/v3/jobs/42",
+    "code": "job_not_found",
+    "request_id": "5f0c1f6f4c1e4a0e9b7c2d1a8e6f3b90",
+}
+INVALID = NOT_FOUND | {
+    "type": "urn:siteatlas:error:input_invalid",
+    "title": "The request contains an invalid value.",
+    "status": 422,
+    "detail": "The request contains an invalid value.",
+    "instance": "/api/v3/sitemap/scan",
+    "code": "input_invalid",
+    "errors": [
+        {"in": "body", "pointer": "#/base_url", "code": "missing", "message": "Field required"}
+    ],
+}
+
+
+class FieldProblem(AnswerShape):
+    """One invalid value: where it is and what is wrong with it."""
+
+    place: Annotated[str, declared(enum=["body", "query", "path", "header", "cookie"])] = Field(
+        alias="in", description="The part of the request that contains the value."
+    )
+    pointer: Line = Field(description="A JSON pointer into that part, such as `#/limit`.")
+    code: Word
+    message: Line
+
+
+class Problem(AnswerShape):
+    """Why a request failed; `code` is stable, `title` and `detail` are for people."""
+
+    model_config = ConfigDict(json_schema_extra=examples(NOT_FOUND, INVALID))
+
+    type: Line
+    title: Line
+    status: SmallCount
+    detail: Annotated[str, declared(maxLength=4000)]
+    instance: Annotated[str, declared(maxLength=65_536)]
+    code: Word
+    request_id: Word | None
+    errors: Annotated[list[FieldProblem], declared(maxItems=100)] | None = Field(
+        None, description="The invalid values, if known."
+    )
+    earliest_cursor: Annotated[str, declared(maxLength=MAX_CURSOR_CHARS)] | None = Field(
+        None, description="With `cursor_expired`: the oldest position in the change feed."
+    )
+    earliest_seq: Count | None = Field(
+        None, description="With `past_state_unavailable`: the first number that can be asked for."
+    )

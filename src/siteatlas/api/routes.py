@@ -6,45 +6,36 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
-from siteatlas.access.marks import READ
+from siteatlas.access.limits import READ
 from siteatlas.api.openapi import openapi_of
 from siteatlas.api.problems import install_problem_handlers
 from siteatlas.api.routers import (
-    atom,
-    audit,
-    batches,
     changes,
     domain_contents,
-    domain_imports,
     domains,
     exports,
     health,
     jobs,
     keys,
-    metrics,
     scans,
-    sitemaps,
-    urls,
     webhooks,
 )
 
 ROUTERS = (
     scans.router,
-    batches.router,
+    scans.batches_router,
     jobs.router,
     domains.router,
-    domain_imports.router,
+    domains.domain_imports_router,
     domain_contents.router,
-    sitemaps.router,
-    urls.router,
+    domain_contents.sitemaps_router,
+    domain_contents.urls_router,
     exports.router,
     changes.router,
-    atom.router,
     webhooks.router,
     keys.router,
-    audit.router,
+    keys.audit_router,
     health.router,
-    metrics.router,
 )
 
 

@@ -15,7 +15,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from siteatlas.cli.hosting.init_process import run_below_init
 from siteatlas.cli.terminal.context import ColorChoice, begin
-from siteatlas.cli.terminal.parameter_values import plain_parameters
+from siteatlas.cli.terminal.options import plain_parameters
 
 PROGRAM = "siteatlas"
 COMPLETION_OPTIONS = {"install_completion", "show_completion"}
@@ -27,7 +27,7 @@ VALUE_NAMES = {
     "<str>": "TEXT",
 }
 
-# Each command and its line in the help; its module in `commands` has the same name.
+# Each command and its line in the help; most have a module of their name in `commands`.
 COMMANDS = {
     "scan": "Read the sitemaps of a site now, without a database.",
     "demo": "Scan small demo sites on this machine.",
@@ -52,6 +52,14 @@ COMMANDS = {
     "doctor": "Check the setup and say what to do.",
     "config": "Show the settings and the source of each value.",
     "help": "Show help for a command, as --help does.",
+}
+# Commands that share a module with another; there they are called `<name>_app`.
+SHARED_MODULES = {
+    "audit": "keys",
+    "help": "config",
+    "problems": "scans",
+    "robots": "sitemaps",
+    "sections": "sitemaps",
 }
 # The library names this one error of its tree, and gives its parent no name.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -101,7 +109,7 @@ def _plain_usage_errors() -> Iterator[None]:
     try:
         yield
     except typer.BadParameter as error:
-        from siteatlas.cli.terminal.usage_messages import usage_message
+        from siteatlas.cli.terminal.errors import usage_message
 
         error.message = usage_message(error)
         _exit_with_json_usage_error(error)
@@ -130,7 +138,9 @@ def load_command(name: str) -> TyperCommand | TyperGroup:
     # What is imported stays; looking for garbage in between takes a tenth of the startup.
     gc.disable()
     try:
-        command_app: typer.Typer = import_module(f"siteatlas.cli.commands.{name}").app
+        module = import_module(f"siteatlas.cli.commands.{SHARED_MODULES.get(name, name)}")
+        app_name = f"{name}_app" if name in SHARED_MODULES else "app"
+        command_app: typer.Typer = getattr(module, app_name)
     finally:
         if is_startup:
             # Otherwise the first collection visits all of it, which takes another tenth.

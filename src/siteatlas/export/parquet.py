@@ -19,12 +19,9 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
-from siteatlas.aio.fairness import fair_loop
-from siteatlas.aio.loop_local import LoopLocal
-from siteatlas.aio.quota import Quota
+from siteatlas.aio import LoopLocal, Quota, fair_loop
 from siteatlas.errors import ParquetFailed, ParquetUnavailable, TooManyExports
-from siteatlas.export.columns import ExportSchema
-from siteatlas.export.encoding import ExportMetadata, row_slices
+from siteatlas.export.encoding import ExportMetadata, ExportSchema, row_slices
 
 LENGTH = struct.Struct(">Q")
 # The exit code of the process if pyarrow cannot be imported.

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import make_dataclass
 from typing import Any
 
-from siteatlas.export.columns import SCHEMAS, ExportColumn, Exported, Kind
-from siteatlas.export.encoding import ExportMetadata
+from siteatlas.export.encoding import SCHEMAS, ExportColumn, Exported, ExportMetadata, Kind
 from siteatlas.export.parquet import LENGTH, UNAVAILABLE
 
 try:

@@ -14,23 +14,35 @@ from dataclasses import dataclass, replace
 from typing import Any, assert_never
 from uuid import UUID
 
+from siteatlas.catalog.change_feed import (
+    FeedFilter,
+    FeedHeadView,
+    read_changes,
+    read_head,
+    start_position,
+)
+from siteatlas.catalog.paging import MAX_LIMIT
+from siteatlas.catalog.url_lists import (
+    PointInTime,
+    UrlFilter,
+    UrlSource,
+    find_past_number,
+    read_urls,
+    require_past_number,
+    source_of_urls,
+)
 from siteatlas.errors import InputError
-from siteatlas.export.columns import SCHEMAS, Exported, ExportSchema
 from siteatlas.export.encoding import (
+    SCHEMAS,
     CsvEncoder,
+    Exported,
     ExportFormat,
     ExportMetadata,
+    ExportSchema,
     JsonLinesEncoder,
     encoded,
 )
 from siteatlas.export.parquet import parquet_content, require_parquet
-from siteatlas.insights.changes import read_changes
-from siteatlas.insights.feed_positions import FeedHeadView, read_head, start_position
-from siteatlas.insights.feed_windows import FeedFilter
-from siteatlas.insights.pages import MAX_LIMIT
-from siteatlas.insights.past_urls import PointInTime, find_past_number, require_past_number
-from siteatlas.insights.url_filters import UrlFilter
-from siteatlas.insights.urls import UrlSource, read_urls, source_of_urls
 from siteatlas.storage.session import AsyncSession, get_session, get_snapshot_session
 
 ROWS_PER_BATCH = 2_000

@@ -21,8 +21,8 @@ from siteatlas.errors import (
     AddressScheme,
     AddressTooLong,
 )
-from siteatlas.safe_text import CONTROLS
-from siteatlas.setting_types import MAX_PORT
+from siteatlas.settings import MAX_PORT
+from siteatlas.text import CONTROLS
 
 MAX_ADDRESS_CHARS = 2048
 MAX_NAME_CHARS = 253

@@ -8,30 +8,398 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import re
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import aiohttp
+import pycares
 from aiohttp import AddrInfoType
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
-from siteatlas.errors import DnsError, DnsNameUnknown, EgressDenied, ProxyFailed
+from siteatlas.aio import LoopLocal
+from siteatlas.errors import (
+    ConfigurationError,
+    DnsError,
+    DnsNameUnknown,
+    EgressDenied,
+    HttpProtocolError,
+    ProxyFailed,
+)
 from siteatlas.net.address import WebAddress
-from siteatlas.net.egress import EgressPolicy, note_denial
-from siteatlas.net.faults import LIBRARY_FAULTS, map_exception
-from siteatlas.net.framing import BoundedConnector
-from siteatlas.net.limits import FetchLimits
-from siteatlas.net.proxy import Proxy
-from siteatlas.net.ranges import read_ip
-from siteatlas.net.resolver import DnsResolver, Resolver
-from siteatlas.net.response import CHUNK_BYTES
+from siteatlas.net.egress import EgressPolicy, note_denial, read_ip
+from siteatlas.net.response import CHUNK_BYTES, LIBRARY_FAULTS, FetchLimits, map_exception
+from siteatlas.settings import LoadedSettings, Settings, unusable_setting
+
+SHAPE = "It must be http://HOST:PORT or http://USER:PASSWORD@HOST:PORT."
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """An HTTP proxy; as text it is shown without its credentials."""
+
+    host: str
+    port: int
+    credentials: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Proxy:
+        """Read the address of a proxy; raises ConfigurationError without repeating the text."""
+        try:
+            parts = urlsplit(text)
+            port = parts.port
+            # As aiohttp requests it: an IPv6 address in its short form.
+            host = URL.build(scheme="http", host=parts.hostname or "", port=port).raw_host
+        except ValueError as error:
+            raise ConfigurationError(SHAPE) from error
+        rest = (parts.path.removesuffix("/"), parts.query, parts.fragment)
+        if parts.scheme != "http" or not host or not port or any(rest) or not host.isascii():
+            raise ConfigurationError(SHAPE)
+        return cls(host, port, _credentials(parts))
+
+    @property
+    def url(self) -> URL:
+        """The URL of the operator's HTTP proxy, without its credentials."""
+        return URL.build(scheme="http", host=self.host, port=self.port)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The credentials for the proxy, for every request and every tunnel."""
+        return {"Proxy-Authorization": self.credentials} if self.credentials else {}
+
+    def __str__(self) -> str:
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+def _credentials(parts: SplitResult) -> str | None:
+    """The value of the Proxy-Authorization header; None without a user name."""
+    if parts.username is None:
+        return None
+    return aiohttp.encode_basic_auth(unquote(parts.username), unquote(parts.password or ""))
+
+
+MAX_INTERIM_ANSWERS = 8
+MAX_BYTES_BEFORE_HEAD = 128 * 1024
+FREE_FRAMING_BYTES = 16 * 1024
+SMALL_READ = 16 * 1024
+LARGE_READ = 64 * 1024
+_FINE_FRAMING = 16
+# One for all connections of a loop, most of which wait: what a read puts there is copied before
+# the loop reads from another connection.
+_receive_buffers = LoopLocal(lambda: memoryview(bytearray(LARGE_READ)))
+
+
+class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
+    """A connection of aiohttp that is aborted when a site sends too much besides the document.
+
+    Until the head is complete, and while chunks are small, little is read at a time: parsing a
+    read of tiny chunks takes a hundred times as long as parsing one of plain body.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._space = _receive_buffers.get()
+        self._reset_counts()
+
+    def _reset_counts(self) -> None:
+        """Start counting the bytes of a new HTTP response on this connection."""
+        self._answers = 0
+        self._wire_bytes = 0
+        self._head_bytes = 0
+        self._has_head = False
+        self._is_chunked = False
+        self._body: aiohttp.StreamReader | None = None
+
+    def set_response_params(self, **options: Any) -> None:
+        """Prepare for the response to a new request; called by aiohttp."""
+        self._reset_counts()
+        super().set_response_params(**options)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        """The buffer for the next bytes of a response; small while it may be all overhead."""
+        return self._space if self._is_mostly_body else self._space[:SMALL_READ]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Process the bytes that the transport has written to the buffer."""
+        self.data_received(bytes(self._space[:nbytes]))
+
+    def feed_data(self, data: tuple[Any, Any], size: int = 0) -> None:
+        """Count a parsed response, interim or final; called by aiohttp."""
+        message, body = data
+        self._answers += 1
+        self._head_bytes += sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
+        if not self._has_head and message.code >= 200:  # noqa: PLR2004
+            self._has_head = True
+            self._is_chunked = message.chunked
+            self._body = body
+        super().feed_data(data, size)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse received bytes, then abort the response if it has too much overhead."""
+        super().data_received(data)
+        self._wire_bytes += len(data)
+        reason = self._overhead_fault()
+        if reason is not None and self.transport is not None:
+            self._abort_response(HttpProtocolError(reason))
+
+    @property
+    def _framing_bytes(self) -> int:
+        """Bytes received besides headers and body; some may not have been parsed yet."""
+        body_bytes = self._body.total_bytes if self._body is not None else 0
+        return self._wire_bytes - self._head_bytes - body_bytes
+
+    @property
+    def _is_mostly_body(self) -> bool:
+        """Whether the response is mostly body, so that a large read is parsed quickly."""
+        if not self._has_head:
+            return False
+        if not self._is_chunked:
+            return True
+        enough = self._wire_bytes >= LARGE_READ
+        return enough and self._framing_bytes * _FINE_FRAMING <= self._wire_bytes
+
+    def _overhead_fault(self) -> str | None:
+        """Why the HTTP response is refused: interim responses, headers or tiny chunks; or None."""
+        if self._answers > MAX_INTERIM_ANSWERS + 1:
+            return "The site sent too many interim responses."
+        if not self._has_head:
+            too_long = self._wire_bytes > MAX_BYTES_BEFORE_HEAD
+            return "The response headers are too long." if too_long else None
+        framing = self._framing_bytes
+        if self._is_chunked and framing > FREE_FRAMING_BYTES + (self._wire_bytes - framing) // 2:
+            return "The site sends the document in chunks of a few bytes."
+        return None
+
+    def _abort_response(self, error: HttpProtocolError) -> None:
+        """Close the connection to the site; the reader of the response gets the error."""
+        transport, body = self.transport, self._body
+        self._buffer.clear()
+        self.set_exception(error)
+        if body is not None and not body.is_eof():
+            body.set_exception(error)
+        # Otherwise the end of the connection would take the place of the reason for it.
+        self._payload = None
+        if transport is not None:
+            transport.abort()
+
+
+class BoundedConnector(aiohttp.TCPConnector):
+    """The connector of the HTTP client; limits what its connections receive."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._factory = functools.partial(BoundedHandler, loop=self._loop)  # type: ignore[assignment]
+
+
+MAX_VALUE_CHARS = 8192
+# The client sets these itself; a second opinion would break requests or their limits.
+_OURS = frozenset(
+    (
+        *("accept-encoding", "connection", "content-length", "host", "if-modified-since"),
+        *("if-none-match", "range", "te", "trailer", "transfer-encoding", "upgrade", "user-agent"),
+    )
+)
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_VALUE = re.compile(rf"[\x20-\x7e\t]{{0,{MAX_VALUE_CHARS}}}")
+
+
+def read_header_lines(lines: Iterable[str]) -> dict[str, str]:
+    """`Name: value` lines as a table; ConfigurationError names the header, never its value."""
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise ConfigurationError("A header is written as 'Name: value'.")
+        headers[name.strip()] = value.strip()
+    return checked_headers(headers)
+
+
+def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """A copy of the table; ConfigurationError for what cannot or must not be sent."""
+    for name, value in headers.items():
+        if not _NAME.fullmatch(name):
+            raise ConfigurationError("The header name contains an invalid character.")
+        if name.lower() in _OURS:
+            raise ConfigurationError(f"The header {name} is set by Siteatlas itself.")
+        if not _VALUE.fullmatch(value):
+            raise ConfigurationError(
+                f"The value of the header {name} contains an invalid character."
+            )
+    return dict(headers)
+
+
+LOOKUP_SECONDS = 4.5
+# Shorter than the first pause before a job is retried.
+DEAD_SECONDS = 10.0
+QUICK_SECONDS = 1.0
+MAX_DEAD_NAMES = 1024
+FIRST_TIMEOUT_SECONDS = 1.5
+TRIES = 3
+MAX_PAUSE_SECONDS = 1.0
+_UNKNOWN = frozenset({pycares.errno.ARES_ENOTFOUND, pycares.errno.ARES_ENODATA})
+
+
+class Resolver(Protocol):
+    """Resolves a host name to all of its IP addresses."""
+
+    async def addresses(self, host: str) -> Sequence[str]:
+        """All IP addresses of a host; raises DnsNameUnknown or DnsError if there is none."""
+
+
+class DnsResolver:
+    """Queries the hosts file, then the name servers of the system or the given ones.
+
+    Any number of lookups run at the same time here; the gate limits them for each client. A name
+    whose servers did not respond in time is not looked up again for a few seconds. `servers` are
+    IP addresses, with a port where it is not 53.
+    """
+
+    def __init__(self, servers: Sequence[str] = ()) -> None:
+        self._servers = tuple(servers)
+        self._dead_until: dict[str, float] = {}
+
+    async def addresses(self, host: str) -> Sequence[str]:
+        """Query the name servers unless they recently did not respond for this name."""
+        if self._dead_until.get(host, 0.0) > time.monotonic():
+            raise DnsError("The name servers of the site did not respond recently.")
+        since = time.monotonic()
+        try:
+            async with asyncio.timeout(LOOKUP_SECONDS):
+                return await self._query(host)
+        except TimeoutError as error:
+            self._remember_dead_name(host)
+            raise DnsError("The host name of the site was not resolved in time.") from error
+        except pycares.AresError as error:
+            if error.args[0] in _UNKNOWN:
+                raise DnsNameUnknown from error
+            if time.monotonic() - since > QUICK_SECONDS:
+                self._remember_dead_name(host)
+            raise DnsError from error
+        except UnicodeError as error:
+            raise DnsError from error
+
+    async def _query(self, host: str) -> Sequence[str]:
+        """Look a host name up once, without the memory of failed lookups."""
+        with DnsQuery(self._servers) as query:
+            return await query.addresses(host)
+
+    def _remember_dead_name(self, host: str) -> None:
+        """Do not query this name again for a few seconds: its name servers do not respond."""
+        if len(self._dead_until) >= MAX_DEAD_NAMES:
+            self._dead_until.clear()
+        self._dead_until[host] = time.monotonic() + DEAD_SECONDS
+
+
+class DnsQuery:
+    """One lookup by c-ares on the event loop; use it with `with`.
+
+    It has a separate channel, created in a tenth of a millisecond. So a changed resolv.conf takes
+    effect at once, each lookup has its own source port, and a cancelled one leaves nothing behind.
+    """
+
+    def __init__(self, servers: Sequence[str] = ()) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._answer: asyncio.Future[list[str]] = self._loop.create_future()
+        self._timer: asyncio.TimerHandle | None = None
+        self._reading: set[int] = set()
+        self._writing: set[int] = set()
+        self._is_closed = False
+        self._channel = pycares.Channel(
+            sock_state_cb=self._watch,
+            timeout=FIRST_TIMEOUT_SECONDS,
+            tries=TRIES,
+            servers=list(servers) or None,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._answer.cancel()
+        self._channel.cancel()
+        # The channel closes its sockets from a thread, which must not reach the loop.
+        self._is_closed = True
+        self._unwatch_sockets()
+        self._channel.close()
+
+    async def addresses(self, host: str) -> list[str]:
+        """All IP addresses in order of preference; raises AresError if there is none."""
+        self._channel.getaddrinfo(
+            host,
+            None,
+            family=socket.AF_UNSPEC,
+            type=socket.SOCK_STREAM,
+            callback=self._receive_answer,
+        )
+        self._set_timer()
+        return await self._answer
+
+    def _receive_answer(self, result: Any, code: int | None) -> None:
+        """Set the result or the error of the DNS lookup; called by c-ares."""
+        if self._answer.done():
+            return
+        if code is not None:
+            self._answer.set_exception(pycares.AresError(code, pycares.errno.strerror(code)))
+        else:
+            found = (node.addr[0].decode("ascii") for node in result.nodes)
+            self._answer.set_result(list(dict.fromkeys(found)))
+
+    def _watch(self, fd: int, readable: bool, writable: bool) -> None:
+        """Watch a socket as c-ares requests; its callback for DNS sockets."""
+        if self._is_closed:
+            return
+        if readable:
+            self._loop.add_reader(fd, self._process_sockets, fd, pycares.ARES_SOCKET_BAD)
+            self._reading.add(fd)
+        elif fd in self._reading:
+            self._loop.remove_reader(fd)
+            self._reading.discard(fd)
+        if writable:
+            self._loop.add_writer(fd, self._process_sockets, pycares.ARES_SOCKET_BAD, fd)
+            self._writing.add(fd)
+        elif fd in self._writing:
+            self._loop.remove_writer(fd)
+            self._writing.discard(fd)
+
+    def _process_sockets(self, read_fd: int, write_fd: int) -> None:
+        """Let c-ares read or write the sockets of a DNS lookup, then check its timeouts."""
+        self._channel.process_fd(read_fd, write_fd)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        """Let c-ares check its own timeouts until there is an answer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._answer.done():
+            pause = self._channel.timeout(MAX_PAUSE_SECONDS)  # type: ignore[no-untyped-call]
+            bad = pycares.ARES_SOCKET_BAD
+            self._timer = self._loop.call_later(pause, self._process_sockets, bad, bad)
+
+    def _unwatch_sockets(self) -> None:
+        """Remove the timer and the sockets of the DNS lookup from the event loop."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for fd in self._reading:
+            self._loop.remove_reader(fd)
+        for fd in self._writing:
+            self._loop.remove_writer(fd)
+
 
 MAX_CACHED_NAMES = 256
 MAX_LOOKUPS = 4
@@ -329,3 +697,19 @@ def request_options(
     if address.url.startswith("https:"):
         return {"headers": headers, "proxy": proxy.url, "proxy_headers": proxy.headers}
     return {"headers": {**headers, **proxy.headers}, "proxy": proxy.url}
+
+
+def configured_proxy(settings: Settings) -> Proxy | None:
+    """The operator's proxy; None without one, ConfigurationError for an unusable address."""
+    return Proxy.parse(settings.proxy.get_secret_value()) if settings.proxy else None
+
+
+def require_usable(loaded: LoadedSettings) -> None:
+    """Raise ConfigurationError, with name and origin, for an unusable allow list or proxy."""
+    field = "egress_allow"
+    try:
+        EgressPolicy.from_text(loaded.settings.egress_allow)
+        field = "proxy"
+        configured_proxy(loaded.settings)
+    except ConfigurationError as error:
+        raise unusable_setting(field, loaded.origins[field], error.message) from error

@@ -18,16 +18,15 @@ from yarl import URL
 from siteatlas.errors import SiteatlasError
 from siteatlas.net.address import WebAddress
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.faults import LIBRARY_FAULTS, map_exception, retry_after_seconds
 from siteatlas.net.gate import (
     ConnectTarget,
     GatedClient,
+    Proxy,
+    Resolver,
     choose_connect_target,
     request_options,
 )
-from siteatlas.net.limits import FetchLimits
-from siteatlas.net.proxy import Proxy
-from siteatlas.net.resolver import Resolver
+from siteatlas.net.response import LIBRARY_FAULTS, FetchLimits, map_exception, retry_after_seconds
 
 # The status decides; a body that is longer or slower costs the connection.
 MAX_IGNORED_BYTES = 16 * 1024

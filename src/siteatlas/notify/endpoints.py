@@ -12,23 +12,16 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
+from siteatlas.catalog import webhooks
+from siteatlas.catalog.change_feed import last_number_before, read_head, start_position
+from siteatlas.catalog.webhooks import NewDelivery, count_webhooks, load_endpoint, record_test
 from siteatlas.errors import AddressScheme, InputError, TooManyWebhooks, WebhookNotFound
-from siteatlas.insights.feed_positions import last_number_before, read_head, start_position
-from siteatlas.insights.webhooks import count_webhooks
 from siteatlas.net.address import parse_site, parse_url
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.notify.messages import make_test_message
-from siteatlas.notify.sending import delivery_of, open_sender
-from siteatlas.notify.signing import generate_secret
+from siteatlas.notify.messages import delivery_of, generate_secret, make_test_message, open_sender
 from siteatlas.settings import Settings
 from siteatlas.storage.models import MessageType
 from siteatlas.storage.session import AsyncSession, get_background_session
-from siteatlas.storage.statements import webhooks
-from siteatlas.storage.statements.webhook_deliveries import (
-    NewDelivery,
-    load_endpoint,
-    record_test,
-)
 
 # What an endpoint can choose; a test message is sent whatever it chose.
 FEED_TYPES = tuple(kind for kind in MessageType if kind is not MessageType.TEST)

@@ -7,7 +7,13 @@ time. A body is smaller than 20 kB: what does not fit is left out, and `changes_
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import hmac
+import random
+import secrets
+import time
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,9 +22,15 @@ from uuid import UUID
 
 import orjson
 
-from siteatlas.insights.change_views import ChangeView
-from siteatlas.insights.webhook_messages import MessageFacts, MessagePlace
-from siteatlas.storage.models import MessageType, Scan
+from siteatlas.catalog.change_feed import ChangeView
+from siteatlas.catalog.webhooks import ClaimedEndpoint, MessageFacts, MessagePlace, NewDelivery
+from siteatlas.errors import SiteatlasError
+from siteatlas.net.address import parse_url
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.gate import DnsResolver, configured_proxy
+from siteatlas.net.posting import PostClient
+from siteatlas.settings import Settings
+from siteatlas.storage.models import DisabledReason, MessageType, Scan
 
 MAX_BODY_BYTES = 20_000
 # Counts, addresses and times take the rest.
@@ -156,3 +168,141 @@ def _fitting(items: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
             break
         kept.append(item)
     return kept
+
+
+ATTEMPT_SECONDS = 15.0
+MINUTE, HOUR = 60.0, 3600.0
+# The delays of Standard Webhooks 1.0 after each failed attempt but the last; three days in all.
+RETRY_DELAYS = (
+    5.0,
+    5 * MINUTE,
+    30 * MINUTE,
+    2 * HOUR,
+    5 * HOUR,
+    10 * HOUR,
+    14 * HOUR,
+    20 * HOUR,
+    24 * HOUR,
+)
+JITTER = 0.1
+SUCCESS = range(200, 300)
+GONE = 410
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How one attempt ended; without a response the status is None and there is an error code."""
+
+    status: int | None
+    error_code: str | None
+    seconds: float
+    retry_after: float | None = None
+
+    @property
+    def delivered(self) -> bool:
+        """Whether the receiver accepted the message; a redirect is a failure."""
+        return self.status in SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What follows from a failed attempt: the delay of the next one, or the end of trying."""
+
+    retry_seconds: float
+    disable: DisabledReason | None
+
+
+def judge_failure(attempt: Attempt, failures: int) -> Verdict:
+    """What a failed attempt means after so many earlier ones at the same message.
+
+    `Retry-After` can only make the delay longer.
+    """
+    if attempt.status == GONE:
+        return Verdict(0.0, DisabledReason.GONE)
+    if failures >= len(RETRY_DELAYS):
+        return Verdict(0.0, DisabledReason.FAILING)
+    delay = RETRY_DELAYS[failures] * random.uniform(1 - JITTER, 1 + JITTER)
+    return Verdict(max(delay, attempt.retry_after or 0.0), None)
+
+
+SECRET_PREFIX = "whsec_"  # noqa: S105 it says what follows
+SECRET_BYTES = 32
+SCHEME = "v1"
+
+
+def generate_secret() -> str:
+    """A new random secret in the form that libraries for receivers take."""
+    return SECRET_PREFIX + b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+
+
+def signed_headers(
+    message_id: str, timestamp: int, body: bytes, keys: Iterable[str]
+) -> dict[str, str]:
+    """The headers of one attempt; with two secrets there are two signatures, the newest first."""
+    signed = b".".join((message_id.encode(), str(timestamp).encode(), body))
+    return {
+        "content-type": "application/json",
+        "webhook-id": message_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": " ".join(_signature(signed, key) for key in keys),
+    }
+
+
+def _signature(signed: bytes, secret: str) -> str:
+    """The signature of one secret, with its scheme."""
+    key = b64decode(secret.removeprefix(SECRET_PREFIX))
+    return f"{SCHEME},{b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """A connection to one endpoint."""
+
+    client: PostClient
+    secrets: tuple[str, ...]
+
+    async def send(self, message: Message) -> Attempt:
+        """One attempt to deliver a message. Nothing is raised: every failure is an outcome."""
+        headers = signed_headers(message.id, int(time.time()), message.body, self.secrets)
+        since = time.monotonic()
+        try:
+            result = await self.client.post(message.body, headers)
+        except SiteatlasError as error:
+            return Attempt(None, error.code, time.monotonic() - since)
+        seconds = time.monotonic() - since
+        return Attempt(result.status, None, seconds, result.retry_after)
+
+
+@asynccontextmanager
+async def open_sender(
+    endpoint: ClaimedEndpoint,
+    settings: Settings,
+    policy: EgressPolicy,
+    seconds: float = ATTEMPT_SECONDS,
+) -> AsyncIterator[Sender]:
+    """The connection to an endpoint; its address is checked at every attempt."""
+    secrets = (endpoint.secret, endpoint.previous_secret)
+    async with PostClient(
+        parse_url(endpoint.url),
+        policy,
+        user_agent=settings.user_agent,
+        seconds=seconds,
+        resolver=DnsResolver(settings.name_servers),
+        proxy=configured_proxy(settings),
+    ) as client:
+        yield Sender(client, tuple(filter(None, secrets)))
+
+
+def delivery_of(message: Message, attempt: Attempt, number: int) -> NewDelivery:
+    """The entry of the log for one attempt."""
+    return NewDelivery(
+        message_id=message.id,
+        type=message.type,
+        seq=message.seq,
+        domain=message.domain,
+        attempt=number,
+        delivered=attempt.delivered,
+        http_status=attempt.status,
+        error_code=attempt.error_code,
+        seconds=attempt.seconds,
+    )

@@ -3,29 +3,133 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+import zlib
+from array import array
+from bisect import bisect_left
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from siteatlas.processor.entry_memory import EntryMemory
-from siteatlas.processor.idle_documents import IdleDocuments
-from siteatlas.processor.url_breakdown import UrlBreakdown
-from siteatlas.safe_text import unaltered
+import orjson
+
+from siteatlas.aio import fair_loop
+from siteatlas.catalog.problems import FoundProblem
+from siteatlas.catalog.sitemaps import (
+    DONE,
+    NEVER_READ,
+    KnownSitemap,
+    KnownSitemaps,
+    LastRead,
+    load_last_read,
+)
+from siteatlas.catalog.url_copy import UrlRow
+from siteatlas.catalog.urls import load_entries, load_some_entries, url_hash
+from siteatlas.errors import DatabaseError
+from siteatlas.hash_arrays import index_of
+from siteatlas.processor.entries import (
+    READ_VERSION,
+    DateSample,
+    EntryMemory,
+    MemoryBudget,
+    StoredEntries,
+    UrlBreakdown,
+)
 from siteatlas.scanner.events import (
+    ChildLink,
     DiscoveryMethod,
     DocumentClosed,
     DocumentOutcome,
+    SitemapType,
     UnchangedBy,
+    Validators,
 )
+from siteatlas.scanner.options import KnownDocument, KnownEntries, ScanMemory
 from siteatlas.scanner.problem_codes import ProblemCode
-from siteatlas.scanner.reading.tally import Tally
-from siteatlas.storage.hashes import url_hash
+from siteatlas.scanner.reading.entries import Tally
 from siteatlas.storage.models import SitemapScanState, SitemapStatus
-from siteatlas.storage.statements.known_sitemaps import KnownSitemap, KnownSitemaps
-from siteatlas.storage.statements.last_reads import NEVER_READ, LastRead
-from siteatlas.storage.statements.problems import FoundProblem
-from siteatlas.storage.statements.url_rows import UrlRow
+from siteatlas.storage.session import get_job_session
+from siteatlas.text import unaltered
+
+ARRAYS = 16
+LOW_BITS = (1 << 64) - 1
+
+
+class _IdleRows:
+    """Columns sorted by hash: hash, both halves of the id, and whether the document is fresh."""
+
+    def __init__(self) -> None:
+        self.hashes = array("q")
+        self.columns = (array("Q"), array("Q"), array("b"))
+
+    def find_document(self, key: int) -> int | None:
+        """The position of an idle document of the running job, by the hash of its URL."""
+        return index_of(self.hashes, key)
+
+    def insert_document(self, key: int, values: tuple[int, int, int]) -> None:
+        """Insert an idle document of the running job, in the order of URL hashes."""
+        position = bisect_left(self.hashes, key)
+        self.hashes.insert(position, key)
+        for column, value in zip(self.columns, values, strict=True):
+            column.insert(position, value)
+
+    def delete_document(self, position: int) -> None:
+        """Delete a document that is no longer idle: the running job reads it now."""
+        del self.hashes[position]
+        for column in self.columns:
+            del column[position]
+
+
+class IdleDocuments:
+    """A map from hashes of URLs to ids, each with a flag whether this scan found the document."""
+
+    def __init__(self) -> None:
+        self._rows = [_IdleRows() for _ in range(ARRAYS)]
+
+    def __len__(self) -> int:
+        return sum(len(rows.hashes) for rows in self._rows)
+
+    def __contains__(self, key: int) -> bool:
+        return self._rows_of_document(key).find_document(key) is not None
+
+    def add(self, key: int, document_id: UUID, *, fresh: bool) -> None:
+        """Add a document; it replaces another one with the same hash."""
+        self.take(key)
+        number = document_id.int
+        self._rows_of_document(key).insert_document(key, (number >> 64, number & LOW_BITS, fresh))
+
+    def id_of(self, key: int) -> UUID | None:
+        """The id of a document, if it is here."""
+        rows = self._rows_of_document(key)
+        position = rows.find_document(key)
+        return None if position is None else _idle_document_id(rows, position)
+
+    def take(self, key: int) -> tuple[UUID, bool] | None:
+        """Remove a document; return its id and whether it is fresh, None if it is not here."""
+        rows = self._rows_of_document(key)
+        position = rows.find_document(key)
+        if position is None:
+            return None
+        taken = _idle_document_id(rows, position), bool(rows.columns[2][position])
+        rows.delete_document(position)
+        return taken
+
+    def _rows_of_document(self, key: int) -> _IdleRows:
+        """The part of the idle documents of the running job in which a URL hash is kept."""
+        return self._rows[key & ARRAYS - 1]
+
+
+def _idle_document_id(rows: _IdleRows, position: int) -> UUID:
+    """The id of an idle document of the running job, joined from its two halves."""
+    high, low, _ = rows.columns
+    return UUID(int=high[position] << 64 | low[position])
+
+
+def short_id(document_id: UUID) -> int:
+    """The last half of an id as a signed number: enough to tell the documents of a scan apart."""
+    return int.from_bytes(document_id.bytes[8:], signed=True)
+
 
 MAX_VALIDATOR_CHARS = 1_024
 EXTRA_FLAGS = {"images": "has_images", "videos": "has_videos", "news": "has_news"}
@@ -344,3 +448,275 @@ def _listed_document(url: str, document_id: UUID, *, fresh: bool) -> ScannedDocu
         stored=True,
         fresh=fresh,
     )
+
+
+DOCUMENTS_PER_PAGE = 100
+# Addresses of one site have most of their text in common, so the fastest level suffices.
+COMPRESSION_LEVEL = 1
+
+
+class PagedDocument(NamedTuple):
+    """A stored document, with the date that an index lists for it.
+
+    `known` is what the scanner may know of it, None if that is nothing. `children` are the numbers
+    of the documents that an index lists, in the order in which they are added.
+    """
+
+    url: str
+    requested_url: str
+    lastmod: datetime | None
+    known: KnownDocument | None
+    children: Sequence[int] = ()
+
+
+class KnownPages(Mapping[str, KnownDocument]):
+    """The known documents of one site, by requested and by final URL. `add` all, then `index`."""
+
+    def __init__(self) -> None:
+        self._pages: list[bytes] = []
+        self._last: tuple[int, list[Any]] = (-1, [])
+        self._unsorted: list[tuple[int, bool, int]] = []
+        self._hashes = array("q")
+        self._numbers = array("L")
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[str]:
+        for number in range(len(self._pages)):
+            for url, requested_url, _, values, _ in self._page(number):
+                if values is not None:
+                    yield from dict.fromkeys((url, requested_url))
+
+    def __getitem__(self, url: str) -> KnownDocument:
+        index = index_of(self._hashes, url_hash(url))
+        if index is None:
+            raise KeyError(url)
+        final_url, requested_url, _, values, children = self._record(self._numbers[index])
+        if url not in (final_url, requested_url):
+            raise KeyError(url)
+        return _unpacked(final_url, values)._replace(children=tuple(self._links(children)))
+
+    def add(self, documents: Sequence[PagedDocument]) -> None:
+        """Add one page; all but the last have `DOCUMENTS_PER_PAGE` documents."""
+        first = len(self._pages) * DOCUMENTS_PER_PAGE
+        records = []
+        for number, one in enumerate(documents, start=first):
+            lastmod = one.lastmod and one.lastmod.isoformat()
+            values = None if one.known is None else _packed(one.known)
+            records.append((one.url, one.requested_url, lastmod, values, list(one.children)))
+            if values is not None:
+                self._unsorted.append((url_hash(one.url), False, number))
+                self._unsorted.append((url_hash(one.requested_url), True, number))
+        self._pages.append(zlib.compress(orjson.dumps(records), COMPRESSION_LEVEL))
+
+    def index(self) -> None:
+        """Make the documents findable; a final address comes before a requested one."""
+        self._unsorted.sort()
+        for key, _, number in self._unsorted:
+            if not self._hashes or self._hashes[-1] != key:
+                self._hashes.append(key)
+                self._numbers.append(number)
+        self._unsorted = []
+
+    def _links(self, children: Sequence[int]) -> Iterator[ChildLink]:
+        """The documents with these numbers as an index lists them."""
+        for number in children:
+            _, requested_url, lastmod, _, _ = self._record(number)
+            yield ChildLink(requested_url, lastmod and datetime.fromisoformat(lastmod))
+
+    def _record(self, number: int) -> Any:
+        """What was added of one document."""
+        page, place = divmod(number, DOCUMENTS_PER_PAGE)
+        return self._page(page)[place]
+
+    def _page(self, number: int) -> list[Any]:
+        """A decompressed page; the last one is kept, since neighbours are often asked for."""
+        if self._last[0] != number:
+            self._last = number, orjson.loads(zlib.decompress(self._pages[number]))
+        return self._last[1]
+
+
+def _packed(known: KnownDocument) -> list[Any]:
+    """A known document without its address and its children, as JSON can hold it."""
+    _, done, validators, _, *others = known
+    return [done, *validators, *others]
+
+
+def _unpacked(url: str, values: list[Any]) -> KnownDocument:
+    """A known document from what `_packed` returned."""
+    done, etag, last_modified, *others, kind = values
+    document_type = None if kind is None else SitemapType(kind)
+    fields: list[Any] = [url, done, Validators(etag, last_modified), (), *others, document_type]
+    return KnownDocument(*fields)
+
+
+# A document that only ever answers 304 is read in full every tenth time.
+MAX_NOT_MODIFIED = 9
+# Responses 304 of documents that had changed, after which none is believed any more.
+MAX_VALIDATOR_LIES = 2
+
+
+async def build_scan_memory(known: Mapping[UUID, KnownSitemap]) -> ScanMemory:
+    """What the scanner needs to know of the stored documents of a site."""
+    pages = KnownPages()
+    numbers = {sitemap_id: number for number, sitemap_id in enumerate(known)}
+    sitemaps = list(known.values())
+    for first in range(0, len(sitemaps), DOCUMENTS_PER_PAGE):
+        async with fair_loop().time_slice():
+            page = sitemaps[first : first + DOCUMENTS_PER_PAGE]
+            pages.add([_paged(sitemap, known, numbers) for sitemap in page])
+    pages.index()
+    return ScanMemory(pages)
+
+
+def _paged(
+    sitemap: KnownSitemap, known: Mapping[UUID, KnownSitemap], numbers: Mapping[UUID, int]
+) -> PagedDocument:
+    """A document with what the scanner needs to know of it."""
+    done = sitemap.state in DONE
+    children = [child for child in sitemap.children or () if child in known]
+    if done:
+        # A link may be older than this scan; what the index lists now is on the frontier.
+        children = [child for child in children if known[child].state is not None]
+    return PagedDocument(
+        sitemap.url,
+        sitemap.requested_url or sitemap.url,
+        sitemap.lastmod,
+        KnownDocument(sitemap.url, done=True) if done else _known_document(sitemap),
+        [numbers[child] for child in children],
+    )
+
+
+def _known_document(sitemap: KnownSitemap) -> KnownDocument | None:
+    """What the scanner may know of a document that this scan has not read; None for nothing."""
+    if not _is_comparable(sitemap):
+        return None
+    return KnownDocument(
+        url=sitemap.url,
+        validators=Validators(sitemap.etag, sitemap.last_modified),
+        content_hash=sitemap.content_hash,
+        content_length=sitemap.wire_bytes,
+        may_send_validators=_may_send_validators(sitemap),
+        entry_count=sitemap.shown_count,
+        type=SitemapType(sitemap.type) if sitemap.type else None,
+    )
+
+
+def _is_comparable(sitemap: KnownSitemap) -> bool:
+    """Whether a document may turn out to be unchanged since its last complete read."""
+    if sitemap.read_version != READ_VERSION or sitemap.is_gone:
+        return False
+    if sitemap.type == SitemapType.INDEX and sitemap.children is None:
+        return False
+    return bool(sitemap.content_hash or sitemap.etag or sitemap.last_modified)
+
+
+def _may_send_validators(sitemap: KnownSitemap) -> bool:
+    """Whether a response 304 would be believed."""
+    return (
+        sitemap.not_modified_count < MAX_NOT_MODIFIED
+        and sitemap.validator_lies < MAX_VALIDATOR_LIES
+    )
+
+
+async def load_document(
+    document: ScannedDocument, budget: MemoryBudget, *, with_digests: bool = False
+) -> None:
+    """Load what is stored of a document that is about to be read.
+
+    The entries at once while the budget allows it, otherwise in chunks (decision 0021), which have
+    no digests.
+    """
+    if document.fresh:
+        document.memory = EntryMemory(budget)
+        return
+    in_parts = budget.spent
+    stored = StoredEntries(in_order=in_parts)
+    async with get_job_session() as session, session.begin():
+        document.last_read = await load_last_read(session, document.id)
+        if not in_parts:
+            page = await load_entries(session, document.id, with_digests=with_digests)
+            stored.extend(page)
+    if in_parts:
+        await _load_in_parts(document.id, stored)
+    last = document.last_read
+    in_doubt = last.lastmod_streak > 0 or not last.lastmod_trusted
+    document.memory = EntryMemory(
+        budget,
+        stored,
+        trusted=last.lastmod_trusted,
+        sample=DateSample(last.lastmod_sample) if in_doubt else None,
+    )
+
+
+async def _load_in_parts(document_id: UUID, stored: StoredEntries) -> None:
+    """Load the stored entries of a document in chunks, each in a short transaction."""
+    after: int | None = None
+    while True:
+        async with get_job_session() as session, session.begin():
+            page = await load_some_entries(session, document_id, after)
+        if not page.hashes:
+            return
+        stored.extend(page)
+        after = page.hashes[-1]
+
+
+class OpenDocuments:
+    """The open documents of one scan by id; the scanner calls `load` and `forget`."""
+
+    def __init__(self, documents: DocumentRegistry, budget: MemoryBudget) -> None:
+        self._documents = documents
+        self._budget = budget
+        self._open: dict[UUID, ScannedDocument] = {}
+
+    async def load(self, url: str) -> KnownEntries | None:
+        """Load the stored entries of a document before it is opened; None if all must be read.
+
+        After a fault of the database they are loaded again by `open`, where the fault is raised.
+        """
+        document = self._documents.find(url)
+        if document is None or document.fresh or document.id in self._open:
+            return None
+        self._open[document.id] = document
+        document.start_loading(load_document(document, self._budget, with_digests=True))
+        try:
+            await document.wait_loaded()
+        except DatabaseError:
+            await document.abandon()
+            return None
+        document.preloaded = True
+        assert document.memory is not None
+        return document.memory.known_entries
+
+    async def forget(self, url: str) -> None:
+        """Drop what was loaded of a document that turned out to be no sitemap."""
+        document = self._documents.find(url)
+        if document is not None and document.preloaded:
+            self._open.pop(document.id, None)
+            await document.abandon()
+
+    async def open(self, document: ScannedDocument) -> None:
+        """Note that a document is read, and start to load its entries unless that was done.
+
+        It may be opened again after a redirect: its memory is returned to the budget before the
+        entries are loaded again (decision 0021).
+        """
+        if not document.preloaded:
+            await document.abandon()
+            document.start_loading(load_document(document, self._budget))
+        document.preloaded = False
+        self._open[document.id] = document
+
+    def get(self, document_id: UUID) -> ScannedDocument | None:
+        """The document with this id, if it is open."""
+        return self._open.get(document_id)
+
+    def close(self, document_id: UUID) -> None:
+        """Note that the reading of a document has ended."""
+        self._open.pop(document_id, None)
+
+    async def abandon(self) -> None:
+        """Drop what is loaded of all open documents."""
+        for document in self._open.values():
+            await document.abandon()

@@ -17,7 +17,18 @@ from importlib import import_module
 from typing import Any
 from uuid import UUID
 
-from siteatlas.aio.fairness import fair_loop
+from siteatlas.aio import background_task, fair_loop
+from siteatlas.catalog.domains import has_baseline, register_domain
+from siteatlas.catalog.scans import (
+    ScanCounts,
+    correct_domain_counts,
+    count_domain,
+    open_scan,
+    recorded_domain_counts,
+    scanned_domain,
+)
+from siteatlas.catalog.sitemaps import KnownSitemap, load_manual_documents, load_sitemaps
+from siteatlas.catalog.urls import count_distinct_urls
 from siteatlas.errors import (
     AddressError,
     DatabaseBusy,
@@ -26,6 +37,7 @@ from siteatlas.errors import (
     DatabaseUnavailable,
     JobCancelled,
     JobDataInvalid,
+    JobNotFound,
     LeaseLost,
     NoSitemap,
     RateLimited,
@@ -37,15 +49,11 @@ from siteatlas.errors import (
 from siteatlas.logs import get_logger, job_context
 from siteatlas.meters import meters
 from siteatlas.net.address import WebAddress, parse_site
+from siteatlas.net.client import Politeness
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.from_settings import configured_proxy
-from siteatlas.net.politeness import Politeness
-from siteatlas.net.resolver import DnsResolver
-from siteatlas.processor.documents import OpenedScan
-from siteatlas.processor.fenced_steps import FencedSteps
-from siteatlas.processor.job_activity import JobActivity
-from siteatlas.processor.known_documents import build_scan_memory
-from siteatlas.processor.memory_budget import EntryMemoryBudget
+from siteatlas.net.gate import DnsResolver, configured_proxy
+from siteatlas.processor.documents import OpenedScan, build_scan_memory
+from siteatlas.processor.entries import EntryMemoryBudget
 from siteatlas.processor.publication import (
     count_releases_with_own_session,
     count_snoozes_with_own_session,
@@ -54,29 +62,32 @@ from siteatlas.processor.publication import (
     record_failure,
     return_to_queue,
 )
-from siteatlas.processor.recorder import (
-    START_PROGRESS,
-    Recorder,
-    record_events,
+from siteatlas.processor.recorder import START_PROGRESS, Recorder, record_events
+from siteatlas.processor.settlement import RemovalRules, end_of_scan
+from siteatlas.processor.steps import FencedSteps, JobActivity
+from siteatlas.queue.claims import (
+    HEARTBEATS_PER_LEASE,
+    assign_domain,
+    claim_one,
+    heartbeat,
+    report_start,
 )
-from siteatlas.processor.removals import RemovalRules
-from siteatlas.processor.scan_end import end_of_scan
 from siteatlas.queue.completion import MAX_POSTPONEMENTS, MAX_SNOOZES, postpone_seconds
-from siteatlas.queue.fence import Claim
-from siteatlas.queue.leases import assign_domain, report_start
+from siteatlas.queue.fence import FINAL_STATUSES, UNPUBLISHED, Claim
+from siteatlas.queue.job_service import job_service
 from siteatlas.queue.opening import NewScan, open_new_scan
-from siteatlas.queue.statuses import FINAL_STATUSES
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.options import MAX_DOCUMENTS
-from siteatlas.settings import Settings
+from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.models import JobStatus
-from siteatlas.storage.retry import retry_when_busy
-from siteatlas.storage.session import get_job_autocommit_session, get_job_session
-from siteatlas.storage.statements.domains import has_baseline, register_domain
-from siteatlas.storage.statements.known_sitemaps import KnownSitemap, load_sitemaps
-from siteatlas.storage.statements.scans import open_scan
-from siteatlas.storage.statements.sitemaps import load_manual_documents
+from siteatlas.storage.session import (
+    AsyncSession,
+    get_background_session,
+    get_job_autocommit_session,
+    get_job_session,
+    retry_when_busy,
+)
 
 log = get_logger("processor")
 
@@ -390,5 +401,126 @@ async def _save_within_timeout(recorder: Recorder) -> None:
 def __getattr__(name: str) -> Any:
     """Keep the former import path of `process_domain_with_own_session`."""
     if name == "process_domain_with_own_session":
-        return import_module("siteatlas.processor.own_session").process_domain_with_own_session
+        return import_module("siteatlas.processor.processing").process_domain_with_own_session
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# Less than the driver waits for a statement, so that the server stops it first.
+RECOUNT_SECONDS = 50
+
+
+class Recounts:
+    """Recounts sites in the background. One per process: it holds the tasks."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, *job_ids: int) -> None:
+        """Count the sites that these jobs scanned; they have ended without publishing."""
+        for job_id in job_ids:
+            task = asyncio.create_task(recount_site(job_id))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def finish(self, seconds: float | None = None) -> None:
+        """Wait for what is being counted, at most so long; the rest is left to the next scan."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+
+
+async def recount_site(job_id: int) -> None:
+    """Bring the counters of the site that a job scanned in line with its rows.
+
+    What goes wrong is logged and nothing more: the job has ended, and the next scan counts again.
+    """
+    try:
+        async with (
+            get_job_session(statement_seconds=RECOUNT_SECONDS) as session,
+            session.begin(),
+        ):
+            await _recount(session, job_id)
+    except DatabaseError as error:
+        log.warning("domain_recount_failed", job=job_id, reason=error.code)
+    except Exception:
+        log.exception("domain_recount_failed", job=job_id)
+
+
+async def _recount(session: AsyncSession, job_id: int) -> None:
+    """Counters that a newer scan wrote meanwhile are left as they are."""
+    domain_id = await scanned_domain(session, job_id)
+    if domain_id is None:
+        return
+    recorded = await recorded_domain_counts(session, domain_id)
+    sitemaps, urls = await count_domain(session, domain_id)
+    if (sitemaps, urls) == (recorded.sitemaps, recorded.urls):
+        return
+    distinct = urls if sitemaps <= 1 else await count_distinct_urls(session, domain_id, urls)
+    counts = ScanCounts(sitemaps, urls, distinct)
+    await correct_domain_counts(session, domain_id, counts, instead_of=recorded)
+
+
+async def process_domain_with_own_session(
+    job_id: str | int | UUID,
+    domain: str | None = None,
+    user_id: str | UUID | None = None,  # noqa: ARG001  # a job keeps its owner
+    max_urls: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> JobStatus | None:
+    """Run one waiting job now, in this process, with a database that is open in it.
+
+    For callers that know a job only by its id. None when there is nothing
+    to run: the job is unknown (a warning says so), or it is not waiting. `domain` is the site of
+    a job that names none; one that names another keeps it, with a warning. `user_id` changes
+    nothing: a job belongs to its submitter. `max_urls`, or `max_urls` in `options`, takes
+    the place of the job's own limit.
+    """
+    settings = load_settings().settings
+    processor = Processor(settings, EgressPolicy.from_text(settings.egress_allow))
+    claim = await _claim_waiting(job_id, settings.lease_seconds)
+    if claim is None:
+        return None
+    limit = max_urls if max_urls is not None else (options or {}).get("max_urls")
+    claim = replace(_with_site(claim, domain), max_pages=limit or claim.max_pages)
+    async with background_task(_keep_lease(claim, settings.lease_seconds)):
+        status = await processor.run(claim, JobActivity())
+    if status in UNPUBLISHED:
+        await recount_site(claim.id)
+    return status
+
+
+async def _claim_waiting(job_id: str | int | UUID, lease_seconds: float) -> Claim | None:
+    """Claim a job that this process is to run; None if it is missing or not pending."""
+    try:
+        async with get_background_session() as session, session.begin():
+            job = await job_service.get_by_id(session, job_id)
+            claim = await claim_one(session, job.id, "own-session", lease_seconds)
+    except JobNotFound:
+        log.warning("job_not_found", job_id=str(job_id))
+        return None
+    if claim is None:
+        log.info("job_not_pending", job_id=str(job_id), status=job.status)
+    return claim
+
+
+def _with_site(claim: Claim, domain: str | None) -> Claim:
+    """The claim with a site: its own, or the given one when it has none."""
+    if not domain:
+        return claim
+    if claim.domain is None:
+        return replace(claim, domain=domain, base_url=domain)
+    with suppress(AddressError):
+        if parse_site(domain).domain == parse_site(claim.domain).domain:
+            return claim
+    log.warning("domain_mismatch", job_id=str(claim.job_id), domain=claim.domain, given=domain)
+    return claim
+
+
+async def _keep_lease(claim: Claim, lease_seconds: float) -> None:
+    """Renew the lease of a job that runs outside of a worker."""
+    while True:
+        await asyncio.sleep(lease_seconds / HEARTBEATS_PER_LEASE)
+        with suppress(DatabaseError):
+            async with get_background_session() as session, session.begin():
+                await heartbeat(session, [claim], lease_seconds)

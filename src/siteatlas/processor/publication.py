@@ -8,20 +8,50 @@ an unpublished scan.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from difflib import unified_diff
 from typing import Any
 from uuid import UUID
 
-from siteatlas.aio.fairness import fair_loop
-from siteatlas.errors import DatabaseBusy, LeaseLost
+from siteatlas.aio import fair_loop
+from siteatlas.catalog.change_feed import (
+    add_baselines,
+    add_document_events,
+    add_domain_event,
+    announce_failure,
+    number_scan,
+)
+from siteatlas.catalog.domains import DEFAULT_INTERVAL_HOURS
+from siteatlas.catalog.removals import mark_gone, mark_returned
+from siteatlas.catalog.robots import RobotsChange, RobotsText, record_robots
+from siteatlas.catalog.scans import (
+    Publication,
+    Rescheduling,
+    ScanCounts,
+    ScanSummary,
+    close_unfinished,
+    count_domain,
+    end_scan,
+    publish_scan,
+    record_domain_failure,
+    report_new_documents,
+    report_silent_reads,
+    summarise_scan,
+)
+from siteatlas.catalog.urls import count_distinct_urls
+from siteatlas.catalog.write_batch import flush_batch
+from siteatlas.errors import AddressError, DatabaseBusy, LeaseLost
 from siteatlas.meters import meters
-from siteatlas.processor.batch_writer import FinishedScan
+from siteatlas.net.address import parse_url
 from siteatlas.processor.documents import OpenedScan
-from siteatlas.processor.fenced_steps import STEP_SECONDS, FencedSteps
-from siteatlas.processor.publication_events import EventWriter
-from siteatlas.processor.settlement import ScanEnd, Settled, Settlement
-from siteatlas.processor.stalled_writers import terminate_stalled_writers
+from siteatlas.processor.settlement import RemovalDecision, ScanEnd, Settled, Settlement
+from siteatlas.processor.steps import (
+    STEP_SECONDS,
+    FencedSteps,
+    FinishedScan,
+    terminate_stalled_writers,
+)
 from siteatlas.queue.completion import (
     cancel_running,
     complete,
@@ -33,24 +63,121 @@ from siteatlas.queue.completion import (
     release,
 )
 from siteatlas.queue.fence import Claim
+from siteatlas.scanner.events import RobotsRead
 from siteatlas.scanner.problem_codes import ProblemCode
-from siteatlas.storage.models import SYSTEM_USER_ID, JobStatus, ScanScope, ScanState
-from siteatlas.storage.retry import retry_when_busy
-from siteatlas.storage.session import AsyncSession, get_job_session
-from siteatlas.storage.statements.distinct_urls import count_distinct_urls
-from siteatlas.storage.statements.domain_results import (
-    Publication,
-    Rescheduling,
-    count_domain,
-    publish_scan,
-    record_domain_failure,
+from siteatlas.storage.models import (
+    SYSTEM_USER_ID,
+    FeedEventKind,
+    JobStatus,
+    RemovalEvidence,
+    ScanScope,
+    ScanState,
 )
-from siteatlas.storage.statements.domains import DEFAULT_INTERVAL_HOURS
-from siteatlas.storage.statements.feed_numbers import announce_failure, number_scan
-from siteatlas.storage.statements.scan_summary import ScanSummary, summarise_scan
-from siteatlas.storage.statements.scans import ScanCounts, end_scan
-from siteatlas.storage.statements.unfinished import close_unfinished
-from siteatlas.storage.statements.write_batch import flush_batch
+from siteatlas.storage.session import AsyncSession, get_job_session, retry_when_busy
+from siteatlas.text import storable
+
+# Comparing takes time that grows faster than the number of lines; no event waits long for it.
+MAX_COMPARED_LINES = 2_000
+MAX_DIFF_LINES = 200
+MAX_DIFF_CHARS = 10_000
+MAX_TEXT_CHARS = 1_000_000
+# By RFC 9309 the site then has no robots.txt.
+NO_FILE = range(400, 500)
+
+
+def robots_text(event: RobotsRead) -> RobotsText | None:
+    """The text of a robots.txt that was read; None if it could not be read."""
+    missing = event.http_status in NO_FILE
+    content = "" if missing else event.text
+    if content is None or event.error_code is not None:
+        return None
+    try:
+        origin = parse_url(event.url).origin
+    except AddressError:
+        return None
+    return RobotsText(origin, storable(content, MAX_TEXT_CHARS), event.http_status, event.truncated)
+
+
+def robots_event_data(change: RobotsChange, text: RobotsText) -> dict[str, Any]:
+    """The data of a `robots_changed` event."""
+    before, after = change.before.splitlines(), text.content.splitlines()
+    data: dict[str, Any] = {
+        "origin": text.origin,
+        "lines_before": len(before),
+        "lines_after": len(after),
+        "http_status_before": change.http_status_before,
+        "http_status": text.http_status,
+    }
+    if max(len(before), len(after)) > MAX_COMPARED_LINES:
+        return data | {"diff": None, "diff_truncated": True}
+    lines = list(unified_diff(before, after, "before", "after", n=1, lineterm=""))
+    diff = "\n".join(lines[:MAX_DIFF_LINES])
+    is_cut = len(lines) > MAX_DIFF_LINES or len(diff) > MAX_DIFF_CHARS
+    return data | {"diff": diff[:MAX_DIFF_CHARS], "diff_truncated": is_cut}
+
+
+@dataclass(frozen=True, slots=True)
+class EventWriter:
+    """Writes the events of one scan. Without a baseline there are no events of documents."""
+
+    session: AsyncSession
+    scan_id: int
+    domain_id: UUID
+    summary: ScanSummary
+
+    async def write_document_events(self, decision: RemovalDecision, *, is_baseline: bool) -> None:
+        """Documents that came, came back or are gone, and baselines."""
+        if is_baseline:
+            await add_baselines(self.session, self.scan_id)
+        elif self.summary.has_baseline and self.summary.silent:
+            ids = await report_silent_reads(self.session, self.scan_id, self.domain_id)
+            await self._add(FeedEventKind.BASELINE, ids)
+        # Afterwards, because a document that is reported now has no silent read to report.
+        appeared = await self._appeared_documents()
+        left = await mark_gone(self.session, list(decision.gone))
+        if self.summary.has_baseline:
+            await self._add(FeedEventKind.SITEMAP_ADDED, appeared)
+            await self._add_gone(decision.gone, left)
+
+    async def _appeared_documents(self) -> list[UUID]:
+        """The documents that were gone and are back, and those that were never reported."""
+        appeared: list[UUID] = []
+        if self.summary.returned:
+            appeared += await mark_returned(self.session, self.domain_id, self.scan_id)
+        if self.summary.new:
+            new = await report_new_documents(self.session, self.scan_id)
+            appeared += [document for document in new if document not in appeared]
+        return appeared
+
+    async def _add_gone(self, gone: Mapping[UUID, RemovalEvidence], left: list[UUID]) -> None:
+        """Write `sitemap_gone` with the evidence for each document."""
+        for evidence in set(gone.values()):
+            ids = [document for document in left if gone[document] is evidence]
+            await self._add(FeedEventKind.SITEMAP_GONE, ids, evidence=evidence.value)
+
+    async def write_domain_events(
+        self, decision: RemovalDecision, origin: str | None, robots: tuple[RobotsRead, ...]
+    ) -> None:
+        """Held removals, another origin, and another robots.txt."""
+        new_hold = self.summary.removals_held_since is None and decision.held.count > 0
+        if new_hold and self.summary.has_baseline:
+            await self._add_of_domain(FeedEventKind.REMOVALS_HELD, decision.held.data())
+        before = self.summary.origin
+        if origin is not None and before is not None and origin != before:
+            addresses = {"before": before, "after": origin}
+            await self._add_of_domain(FeedEventKind.ORIGIN_CHANGED, addresses)
+        for text in filter(None, map(robots_text, robots)):
+            change = await record_robots(self.session, self.domain_id, text)
+            if change is not None:
+                data = robots_event_data(change, text)
+                await self._add_of_domain(FeedEventKind.ROBOTS_CHANGED, data)
+
+    async def _add(self, kind: FeedEventKind, ids: list[UUID], **data: str) -> None:
+        await add_document_events(self.session, self.scan_id, kind, ids, data)
+
+    async def _add_of_domain(self, kind: FeedEventKind, data: Mapping[str, object]) -> None:
+        await add_domain_event(self.session, self.scan_id, self.domain_id, kind, data)
+
 
 MAX_LISTED_SITEMAPS = 100
 # So many URLs are counted in the final transaction, in a few milliseconds.

@@ -11,21 +11,23 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, assert_never
 
-from siteatlas.aio.background import background_task
-from siteatlas.aio.fairness import fair_loop
+from siteatlas.aio import background_task, fair_loop
+from siteatlas.catalog.sitemaps import DONE, look_up_sitemaps
+from siteatlas.catalog.urls import url_hash
+from siteatlas.catalog.write_batch import WriteBatch
 from siteatlas.hash_arrays import FEW_ARRAYS, HashArrays
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
-from siteatlas.processor.batch_writer import BatchWriter, FinishedScan, ProgressSnapshot
-from siteatlas.processor.candidate_rows import candidate_row
-from siteatlas.processor.comparison import Comparison
-from siteatlas.processor.conclusions import conclude, is_silent, shows_all_children
-from siteatlas.processor.documents import DocumentRegistry, OpenedScan, ScannedDocument
-from siteatlas.processor.idle_documents import short_id
-from siteatlas.processor.job_activity import JobActivity
-from siteatlas.processor.memory_budget import EntryMemoryBudget
-from siteatlas.processor.open_documents import OpenDocuments
-from siteatlas.processor.scan_log import log_and_count, log_robots
+from siteatlas.processor.comparison import Comparison, conclude, is_silent, shows_all_children
+from siteatlas.processor.documents import (
+    DocumentRegistry,
+    OpenDocuments,
+    OpenedScan,
+    ScannedDocument,
+    short_id,
+)
+from siteatlas.processor.entries import EntryMemoryBudget
+from siteatlas.processor.steps import BatchWriter, FinishedScan, JobActivity, ProgressSnapshot
 from siteatlas.queue.fence import Claim
 from siteatlas.scanner.events import (
     CandidateJudged,
@@ -45,12 +47,56 @@ from siteatlas.scanner.events import (
     SiteResolved,
 )
 from siteatlas.scanner.problem_codes import ProblemCode
-from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.session import get_job_session
-from siteatlas.storage.statements.known_sitemaps import DONE, look_up_sitemaps
-from siteatlas.storage.statements.write_batch import WriteBatch
+from siteatlas.text import storable
+
+
+def candidate_row(event: CandidateJudged, scan: OpenedScan) -> dict[str, Any]:
+    """The row of `candidates` for the verdict on a candidate of a scan."""
+    url = storable(event.url)
+    return {
+        "domain_id": scan.domain_id,
+        "url_hash": url_hash(url),
+        "url": url,
+        "method": event.method.value,
+        "verdict": event.verdict.value,
+        "reason": event.reason,
+        "type": event.type.value if event.type else None,
+        "http_status": event.http_status,
+        "scan_id": scan.id,
+    }
+
 
 log = get_logger("processor")
+
+
+def log_robots(event: RobotsRead) -> None:
+    """Log the request of robots.txt."""
+    log.info(
+        "robots_read",
+        url=event.url,
+        status=event.http_status,
+        sitemaps=len(event.sitemap_urls),
+        error_code=event.error_code,
+    )
+
+
+def log_and_count(event: DocumentClosed) -> None:
+    """Log a document that the scan has read, and count it."""
+    meters.documents[event.outcome.value] += 1
+    if event.unchanged_by is not None:
+        meters.unchanged_documents[event.unchanged_by.value] += 1
+    meters.fetched_bytes += event.wire_bytes
+    meters.fetch_duration.observe(event.seconds)
+    log.info(
+        "document_read",
+        url=event.url,
+        outcome=event.outcome.value,
+        urls=event.entry_count,
+        error_code=event.error_code,
+        seconds=round(event.seconds, 3),
+    )
+
 
 FLUSH_ROWS = 5_000
 FLUSH_DOCUMENTS = 500

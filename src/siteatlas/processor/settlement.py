@@ -7,31 +7,24 @@ later attempt continues where this one stopped. `publication` owns the transacti
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Sequence,
+)
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
-from siteatlas.errors import SiteatlasError
-from siteatlas.logs import get_logger
-from siteatlas.processor.documents import OpenedScan
-from siteatlas.processor.fenced_steps import FencedSteps
-from siteatlas.processor.removals import (
-    RemovalDecision,
-    RemovalFacts,
-    RemovalRules,
-    VanishedDocument,
-    decide_removals,
-    may_remove_at_once,
-)
-from siteatlas.processor.stored_decision import dump_decision, load_decision_from
-from siteatlas.processor.vanishing import Probe, VanishedDocuments, VanishingSearch
-from siteatlas.queue.held_removals import is_release_requested
-from siteatlas.storage.hashes import url_hash
-from siteatlas.storage.session import AsyncSession
-from siteatlas.storage.statements.change_classification import (
+from siteatlas.catalog.classification import (
     FIRST,
     ChangeCounts,
     ChangePosition,
@@ -39,29 +32,389 @@ from siteatlas.storage.statements.change_classification import (
     classify_arrivals,
     classify_departures,
     count_changes,
+    load_site_size,
 )
-from siteatlas.storage.statements.change_takeover import find_leftover_scans, take_over_changes
-from siteatlas.storage.statements.distinct_urls import count_distinct_urls
-from siteatlas.storage.statements.missing_urls import (
+from siteatlas.catalog.removals import (
+    GROUPS_PER_BATCH,
     MissingUrls,
+    ParentLink,
+    ReadDocument,
+    Removal,
+    UnreadDocument,
     count_leaving_urls,
     database_time,
+    is_other_document,
     load_decision,
+    load_incomplete,
     load_missing,
     load_oldest_reads,
-    store_decision,
-)
-from siteatlas.storage.statements.other_entries import load_site_size
-from siteatlas.storage.statements.removed_urls import GROUPS_PER_BATCH, Removal, remove_urls
-from siteatlas.storage.statements.scan_summary import ScanSummary
-from siteatlas.storage.statements.vanished_sitemaps import (
-    UnreadDocument,
-    is_other_document,
-    load_incomplete,
     load_parents,
     load_unread_documents,
     mark_vanished,
+    remove_urls,
+    store_decision,
 )
+from siteatlas.catalog.scans import NOT_ASKED, ScanSummary
+from siteatlas.catalog.url_changes import find_leftover_scans, take_over_changes
+from siteatlas.catalog.urls import count_distinct_urls, url_hash
+from siteatlas.errors import NoSitemap, SiteatlasError
+from siteatlas.logs import get_logger
+from siteatlas.processor.documents import OpenedScan
+from siteatlas.processor.steps import FencedSteps, FinishedScan
+from siteatlas.queue.operator_actions import is_release_requested
+from siteatlas.scanner.events import DiscoveryMethod, DocumentProbe
+from siteatlas.scanner.problem_codes import ProblemCode, ProblemGroup
+from siteatlas.storage.models import RemovalEvidence, SitemapScanState
+from siteatlas.storage.session import AsyncSession
+
+# A complete scan may remove so many URLs at once, however small the site.
+FEW_URLS = 20
+MAX_NAMED_DOCUMENTS = 20
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+class HoldReason(StrEnum):
+    """Why removals of URLs are held.
+
+    `unread`: the document could list them now. `vanished`: their document is no longer found.
+    `empty`: their document lists nothing any more. `unconfirmed`: the scan was not complete, or
+    too many URLs are missing, so that a later read has to miss them too.
+    """
+
+    UNREAD = "unread"
+    VANISHED = "vanished"
+    EMPTY = "empty"
+    UNCONFIRMED = "unconfirmed"
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalRules:
+    """How long a removal takes without a complete scan. `released`: a user ended the hold."""
+
+    confirm_after: timedelta
+    hold_at_most: timedelta
+    released: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VanishedDocument:
+    """A document that a scan found vanished; `again`: this scan found that too."""
+
+    id: UUID
+    url: str
+    url_count: int
+    last_complete_at: datetime | None
+    vanished_at: datetime
+    scan_started_at: datetime | None
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalFacts:
+    """What a decision depends on.
+
+    The scan is complete if it is a full one and all its `incomplete` documents are gone.
+    `oldest_reads` are the documents read longest ago, without those that vanished and those that
+    are gone. `leaving` is the number of URLs that would be removed, of `url_count` in the site.
+    """
+
+    now: datetime
+    is_full_scan: bool
+    incomplete: Collection[UUID] = frozenset()
+    missing: Sequence[MissingUrls] = ()
+    vanished: Sequence[VanishedDocument] = ()
+    oldest_reads: Sequence[ReadDocument] = ()
+    leaving: int = 0
+    url_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRemovals:
+    """How many listings are held, and the documents in the way, each with a reason."""
+
+    count: int = 0
+    documents: dict[str, HoldReason] = field(default_factory=dict)
+
+    def data(self) -> dict[str, Any]:
+        """The data of a `removals_held` event."""
+        named = list(self.documents.items())[:MAX_NAMED_DOCUMENTS]
+        documents = [{"sitemap": url, "reason": reason.value} for url, reason in named]
+        more = len(self.documents) - len(named)
+        return {"count": self.count, "documents": documents, "more_documents": more}
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalDecision:
+    """What a scan removes, and what it holds. A removal of a whole document makes it gone."""
+
+    removals: tuple[Removal, ...] = ()
+    held: HeldRemovals = field(default_factory=HeldRemovals)
+
+    @property
+    def gone(self) -> dict[UUID, RemovalEvidence]:
+        """The documents that are gone, with the evidence."""
+        whole = (removal for removal in self.removals if removal.missing_scan_id is None)
+        return {removal.sitemap_id: removal.evidence for removal in whole}
+
+
+def decide_removals(facts: RemovalFacts, rules: RemovalRules) -> RemovalDecision:
+    """Decide about every missing URL and every vanished document of a site."""
+    gone = {doc.id: proof for doc in facts.vanished if (proof := _gone(doc, facts, rules))}
+    staying = [doc for doc in facts.vanished if doc.id not in gone]
+    others = [*facts.oldest_reads, *(_as_read(doc) for doc in staying)]
+    removals = [_of_document(doc, gone[doc.id]) for doc in facts.vanished if doc.id in gone]
+    held, documents = sum(doc.url_count for doc in staying), _vanished_urls(staying)
+    is_complete = facts.is_full_scan and set(facts.incomplete) <= gone.keys()
+    for urls in facts.missing:
+        if urls.sitemap_id in gone:
+            continue
+        at_once = is_complete and may_remove_at_once(facts.leaving, facts.url_count)
+        evidence = _proof(urls, others, facts.now, rules, at_once=at_once and not urls.is_empty)
+        if evidence is not None:
+            removals.append(_of_missing(urls, evidence))
+        elif urls.sitemap_id not in {doc.id for doc in staying}:
+            held += urls.count
+            documents |= _in_the_way(urls, others, facts)
+    return RemovalDecision(tuple(removals), HeldRemovals(held, documents))
+
+
+def may_remove_at_once(leaving: int, url_count: int) -> bool:
+    """Whether one complete scan may remove so many of the URLs of a site."""
+    return leaving <= FEW_URLS or 2 * leaving <= url_count
+
+
+def _gone(
+    document: VanishedDocument, facts: RemovalFacts, rules: RemovalRules
+) -> RemovalEvidence | None:
+    """The evidence that a vanished document is gone; None if there is not enough."""
+    if rules.released:
+        return RemovalEvidence.RELEASED
+    age = facts.now - document.vanished_at
+    since = document.scan_started_at or document.vanished_at
+    confirmed = document.again and age >= rules.confirm_after
+    if confirmed and not _unread_since(since, facts.oldest_reads):
+        return RemovalEvidence.CONFIRMED
+    return RemovalEvidence.TIMEOUT if age >= rules.hold_at_most else None
+
+
+def _proof(
+    urls: MissingUrls,
+    others: Iterable[ReadDocument],
+    now: datetime,
+    rules: RemovalRules,
+    *,
+    at_once: bool,
+) -> RemovalEvidence | None:
+    """The evidence that missing URLs were removed; None if there is not enough.
+
+    `at_once`: a single scan is enough.
+    """
+    if rules.released:
+        return RemovalEvidence.RELEASED
+    missed_at = urls.missed_at or LONG_AGO
+    if not _unread_since(urls.scan_started_at or missed_at, others):
+        if _is_confirmed(urls, missed_at, rules):
+            return RemovalEvidence.CONFIRMED
+        if at_once:
+            return RemovalEvidence.COMPLETE
+    return RemovalEvidence.TIMEOUT if now - missed_at >= rules.hold_at_most else None
+
+
+def _is_confirmed(urls: MissingUrls, missed_at: datetime, rules: RemovalRules) -> bool:
+    """Whether a later read of the document missed the URLs again."""
+    last = urls.last_complete_at
+    return last is not None and last - missed_at >= rules.confirm_after
+
+
+def _unread_since(moment: datetime, documents: Iterable[ReadDocument]) -> list[ReadDocument]:
+    """The documents that were not read completely at or after a moment."""
+    return [doc for doc in documents if (doc.last_complete_at or LONG_AGO) < moment]
+
+
+def _in_the_way(
+    urls: MissingUrls, others: Iterable[ReadDocument], facts: RemovalFacts
+) -> dict[str, HoldReason]:
+    """The documents because of which missing URLs are held."""
+    unread = _unread_since(urls.scan_started_at or urls.missed_at or LONG_AGO, others)
+    vanished = {doc.url for doc in facts.vanished}
+    if unread:
+        return {
+            doc.url: HoldReason.VANISHED if doc.url in vanished else HoldReason.UNREAD
+            for doc in unread
+        }
+    return {urls.sitemap: HoldReason.EMPTY if urls.is_empty else HoldReason.UNCONFIRMED}
+
+
+def _vanished_urls(documents: Iterable[VanishedDocument]) -> dict[str, HoldReason]:
+    """The vanished documents whose URLs are held."""
+    return {doc.url: HoldReason.VANISHED for doc in documents if doc.url_count}
+
+
+def _as_read(document: VanishedDocument) -> ReadDocument:
+    return ReadDocument(document.id, document.url, document.last_complete_at)
+
+
+def _of_document(document: VanishedDocument, evidence: RemovalEvidence) -> Removal:
+    return Removal(
+        document.id, None, evidence, document.last_complete_at, not_after=document.vanished_at
+    )
+
+
+def _of_missing(urls: MissingUrls, evidence: RemovalEvidence) -> Removal:
+    return Removal(
+        urls.sitemap_id, urls.scan_id, evidence, urls.last_seen_at, not_after=urls.missed_at
+    )
+
+
+def dump_decision(decision: RemovalDecision) -> dict[str, Any]:
+    """The decision as JSON."""
+    return {
+        "removals": [
+            {
+                "sitemap_id": str(removal.sitemap_id),
+                "missing_scan_id": removal.missing_scan_id,
+                "evidence": removal.evidence.value,
+                "not_before": _dump_time(removal.not_before),
+                "not_after": _dump_time(removal.not_after),
+            }
+            for removal in decision.removals
+        ],
+        "held": decision.held.count,
+        "documents": {url: reason.value for url, reason in decision.held.documents.items()},
+    }
+
+
+def load_decision_from(stored: dict[str, Any]) -> RemovalDecision:
+    """The decision that was stored."""
+    removals = tuple(
+        Removal(
+            UUID(row["sitemap_id"]),
+            row["missing_scan_id"],
+            RemovalEvidence(row["evidence"]),
+            _load_time(row["not_before"]),
+            _load_time(row["not_after"]),
+        )
+        for row in stored["removals"]
+    )
+    documents = {url: HoldReason(reason) for url, reason in stored["documents"].items()}
+    return RemovalDecision(removals, HeldRemovals(stored["held"], documents))
+
+
+def _dump_time(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None
+
+
+def _load_time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+NOT_FOUND = (404, 410)
+MAX_PROBES = 100
+# Places that are read in every scan of a site, so that silence means something.
+NAMING_METHODS = (DiscoveryMethod.ROBOTS_TXT, DiscoveryMethod.SITEMAP_INDEX)
+
+Probe = Callable[[Iterable[str]], AsyncIterator[DocumentProbe]]
+IsOtherDocument = Callable[[str, UUID], Awaitable[bool]]
+
+
+@dataclass(slots=True)
+class VanishedDocuments:
+    """The documents that a scan found vanished; `not_found` are those that answered 404 or 410."""
+
+    ids: set[UUID] = field(default_factory=set)
+    not_found: set[UUID] = field(default_factory=set)
+
+    def add(self, document: UnreadDocument, *, found: bool) -> None:
+        """Note a vanished document."""
+        self.ids.add(document.id)
+        if not found:
+            self.not_found.add(document.id)
+
+
+@dataclass(frozen=True, slots=True)
+class VanishingSearch:
+    """One search. `sees_all_names`: the scan read robots.txt and met no limit."""
+
+    documents: Sequence[UnreadDocument]
+    parents: Sequence[ParentLink]
+    sees_all_names: bool
+    probe: Probe
+    is_other_document: IsOtherDocument
+
+    async def run(self) -> VanishedDocuments:
+        """The vanished documents. Children follow their index, so this takes several rounds."""
+        vanished = VanishedDocuments()
+        for document in self.documents:
+            if _was_not_found(document):
+                vanished.add(document, found=False)
+        asked: set[UUID] = set()
+        while unnamed := self._unnamed(vanished, asked):
+            vanished.ids |= {document.id for document in unnamed if _needs_no_answer(document)}
+            to_ask = [document for document in unnamed if document.id not in vanished.ids]
+            to_ask = to_ask[: MAX_PROBES - len(asked)]
+            if not to_ask and not any(_needs_no_answer(document) for document in unnamed):
+                break
+            asked |= {document.id for document in to_ask}
+            await self._ask(to_ask, vanished)
+        # Beyond the limit of requests, those asked by an earlier scan.
+        vanished.ids |= {
+            document.id
+            for document in self._unnamed(vanished, asked)
+            if document.vanished_at is not None
+        }
+        return vanished
+
+    def _unnamed(self, vanished: VanishedDocuments, asked: set[UUID]) -> list[UnreadDocument]:
+        """The documents to ask: nothing names them any more, or they may redirect to others."""
+        if not self.sees_all_names:
+            return []
+        named = {
+            link.child_id
+            for link in self.parents
+            if not (link.is_read or link.is_gone or link.parent_id in vanished.ids)
+        }
+        return [
+            document
+            for document in self.documents
+            if document.id not in vanished.ids | asked
+            and _may_have_vanished(document)
+            and document.id not in named
+        ]
+
+    async def _ask(self, documents: Sequence[UnreadDocument], vanished: VanishedDocuments) -> None:
+        """Request documents once, and note those that have vanished."""
+        by_url = {document.requested_url or document.url: document for document in documents}
+        async for answer in self.probe(list(by_url)):
+            document = by_url[answer.url]
+            if answer.http_status in NOT_FOUND:
+                vanished.add(document, found=False)
+            elif answer.error_code is None and await self._is_left(document, answer.final_url):
+                vanished.add(document, found=True)
+
+    async def _is_left(self, document: UnreadDocument, final_url: str) -> bool:
+        """Whether a document that is still there does not belong to the site any more."""
+        if final_url != document.url and await self.is_other_document(final_url, document.id):
+            return True
+        return document.state is None and document.discovery_method in NAMING_METHODS
+
+
+def _was_not_found(document: UnreadDocument) -> bool:
+    """Whether the scan requested the document and got 404 or 410."""
+    if document.state is None:
+        return document.candidate_status in NOT_FOUND
+    return document.state is SitemapScanState.UNREAD and document.http_status in NOT_FOUND
+
+
+def _needs_no_answer(document: UnreadDocument) -> bool:
+    """Whether a document that nothing names has vanished, whatever it would answer."""
+    given_up = document.discovery_method == DiscoveryMethod.MANUAL
+    return document.state is None and (given_up or document.last_complete_at is None)
+
+
+def _may_have_vanished(document: UnreadDocument) -> bool:
+    """Whether the scan never came to the document; a fault of it proves nothing."""
+    return document.state is None or document.error_code == NOT_ASKED
+
 
 log = get_logger("processor")
 
@@ -307,4 +660,38 @@ def _vanished(
         vanished_at=document.vanished_at or now,
         scan_started_at=document.vanished_scan_started_at,
         again=document.vanished_at is not None and document.id in found.ids,
+    )
+
+
+SCAN_LIMITS = frozenset(code.value for code in ProblemCode if code.group is ProblemGroup.SCAN)
+
+RequestDocuments = Callable[[Iterable[str]], AsyncGenerator[DocumentProbe, None]]
+
+
+def end_of_scan(
+    steps: FencedSteps,
+    scan: OpenedScan,
+    finished: FinishedScan,
+    rules: RemovalRules,
+    request_documents: RequestDocuments,
+    failure: NoSitemap | None,
+) -> ScanEnd:
+    """What the end of a scan depends on besides its rows."""
+    met_no_limit = not SCAN_LIMITS.intersection(finished.reasons)
+    covers_site = steps.claim.document is None and met_no_limit
+    robots_read = any(robots.error_code is None for robots in finished.robots)
+
+    async def probe(urls: Iterable[str]) -> AsyncIterator[DocumentProbe]:
+        async with aclosing(request_documents(urls)) as answers:
+            async for answer in answers:
+                steps.activity.record_event()
+                yield answer
+
+    return ScanEnd(
+        scan,
+        rules,
+        probe,
+        is_full=covers_site and failure is None,
+        sees_all_names=covers_site and robots_read,
+        failure=failure,
     )

@@ -5,7 +5,7 @@ The statements of a poll are constants: building one takes about as long as runn
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
@@ -17,6 +17,8 @@ from sqlalchemy import (
     ARRAY,
     ColumnElement,
     Interval,
+    Row,
+    Uuid,
     all_,
     and_,
     any_,
@@ -28,23 +30,49 @@ from sqlalchemy import (
     or_,
     select,
     true,
+    tuple_,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.errors import JobPoison, LeaseLost
-from siteatlas.queue.completion import record_attempts
+from siteatlas.errors import JobCancelled, JobPoison, LeaseLost
+from siteatlas.queue.completion import HAS_FOLLOW_UP, record_attempts
 from siteatlas.queue.fair_order import (
     SUSPECT_RESCUES,
     is_pending,
     line_length,
+    pending_lines,
     picked,
     queue_literal,
 )
-from siteatlas.queue.fence import CLAIM_COLUMNS, Claim, status_value
-from siteatlas.queue.follow_ups import HAS_FOLLOW_UP
+from siteatlas.queue.fence import (
+    ACTIVE_STATUSES,
+    ASSIGN_DOMAIN,
+    CLAIM_COLUMNS,
+    IS_CLAIM_HOLDER,
+    RENEW_LEASE,
+    Claim,
+    status_value,
+)
+from siteatlas.queue.submission import joined_documents
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobAttempt, JobStatus, Worker
-from siteatlas.storage.tables import JOBS
+from siteatlas.storage.schema import JOBS
+
+# `updated_at` is left as it is: it tells whether the job has begun (`claims.has_begun`).
+MARK_ALONE = update(JOBS).where(IS_CLAIM_HOLDER).values(alone=true()).returning(JOBS.c.id)
+CLEAR = update(JOBS).where(IS_CLAIM_HOLDER, JOBS.c.alone).values(alone=false(), rescues=0)
+
+
+async def mark_alone(session: AsyncSession, claim: Claim) -> None:
+    """Record that no other job runs in the process. LeaseLost if not the claim holder."""
+    if (await session.execute(MARK_ALONE, claim.fenced)).first() is None:
+        raise LeaseLost
+
+
+async def clear_suspect(session: AsyncSession, claim: Claim) -> None:
+    """Forget the deaths of a job that has run alone long enough, before others run beside it."""
+    await session.execute(CLEAR, claim.fenced)
+
 
 # Deaths of its worker, without a finished document in between, after which a job fails as poison:
 # while it ran in isolation, and otherwise.
@@ -394,3 +422,182 @@ async def _lock_domains(session: AsyncSession, jobs: ColumnElement[bool]) -> Non
     domains = _rescue_array(select(Job.domain_id).where(jobs), Domain.id)
     lock = select(Domain.id).where(Domain.id == any_(domains)).order_by(Domain.id)
     await session.execute(lock.with_for_update(read=True, key_share=True))
+
+
+HEARTBEATS_PER_LEASE = 4
+# 1.0 is reserved for completed jobs.
+MAX_PROGRESS = 0.99
+# One statement, because every scan begins with both.
+START = RENEW_LEASE.returning(joined_documents().label("documents"))
+
+
+async def report_progress(
+    session: AsyncSession,
+    claim: Claim,
+    *,
+    lease_seconds: float,
+    progress: float,
+    result_data: dict[str, Any] | None = None,
+    documents_finished: bool = False,
+    documents_read: bool = False,
+) -> None:
+    """The fence: the last statement of every transaction that writes for a job.
+
+    It renews the lease and moves progress forward, never back. No row means that another worker
+    has claimed the job: LeaseLost rolls the whole transaction back. A finished document resets the
+    count of rescues, one that was read also that of snoozes.
+    """
+    values = fence_values(claim, lease_seconds, progress) | {
+        "result": result_data,
+        "finished": documents_finished,
+        "read": documents_read,
+    }
+    _require_claim((await session.execute(RENEW_LEASE, values)).first())
+
+
+async def report_start(
+    session: AsyncSession, claim: Claim, *, lease_seconds: float, progress: float
+) -> tuple[str, ...]:
+    """The fence of the transaction that opens a scan.
+
+    Returns the documents that submissions have added to recent jobs of the domain.
+    """
+    values = fence_values(claim, lease_seconds, progress) | {"of_domain": claim.domain_id}
+    row = _require_claim((await session.execute(START, values)).first())
+    return distinct_documents(row.documents)
+
+
+def distinct_documents(lists: Sequence[Sequence[str]] | None) -> tuple[str, ...]:
+    """The documents of all lists, each once."""
+    return tuple(dict.fromkeys(document for some in lists or () for document in some))
+
+
+def fence_values(claim: Claim, lease_seconds: float, progress: float) -> dict[str, Any]:
+    """The values of `RENEW_LEASE` for a transaction that finished no document."""
+    return {
+        **claim.fenced,
+        "lease": timedelta(seconds=lease_seconds),
+        "new_progress": min(progress, MAX_PROGRESS),
+        "result": None,
+        "finished": False,
+        "read": False,
+    }
+
+
+def _require_claim(row: Row[Any] | None) -> Row[Any]:
+    """The row; LeaseLost if the claim is no longer held, JobCancelled if that was requested."""
+    if row is None:
+        raise LeaseLost
+    if row.cancel_requested_at is not None:
+        raise JobCancelled
+    return row
+
+
+async def assign_domain(session: AsyncSession, claim: Claim, domain_id: UUID) -> None:
+    """Set the domain of a job that was created without one. LeaseLost if not the claim holder."""
+    values = {**claim.fenced, "of_domain": domain_id}
+    if (await session.execute(ASSIGN_DOMAIN, values)).first() is None:
+        raise LeaseLost
+
+
+async def forgive_rescues(session: AsyncSession, claims: Iterable[Claim]) -> None:
+    """Do not count the rescue of jobs whose worker is alive as a death.
+
+    The record of the attempt is changed too, so this is idempotent. A rescue that was not counted
+    is left as it is: earlier deaths stay counted.
+    """
+    lost = sorted({(claim.id, claim.fence) for claim in claims})
+    if not lost:
+        return
+    forgiven = (
+        update(JobAttempt)
+        .where(
+            tuple_(JobAttempt.job_id, JobAttempt.fence).in_(lost),
+            JobAttempt.error_code == LEASE_EXPIRED,
+        )
+        .values(error_code=LeaseLost.code)
+        .returning(JobAttempt.job_id)
+        .cte("forgiven")
+    )
+    await session.execute(
+        update(Job)
+        .where(Job.id == forgiven.c.job_id, Job.status.in_(ACTIVE_STATUSES), Job.rescues > 0)
+        .values(rescues=Job.rescues - 1)
+        .execution_options(synchronize_session=False)
+    )
+
+
+async def heartbeat(
+    session: AsyncSession, claims: Iterable[Claim], lease_seconds: float
+) -> tuple[set[int], set[int]]:
+    """Renew the leases of all jobs of a process in one statement.
+
+    Returns the ids of the jobs still held, and of those whose cancellation was requested.
+    """
+    held = sorted({(claim.id, claim.fence) for claim in claims})
+    if not held:
+        return set(), set()
+    mine = (
+        select(Job.id)
+        .where(tuple_(Job.id, Job.fence).in_(held), Job.status == JobStatus.PROCESSING)
+        .order_by(Job.id)
+        .with_for_update(key_share=True)
+        .cte("mine")
+    )
+    statement = (
+        update(Job)
+        .where(Job.id == mine.c.id)
+        .values(lease_until=func.now() + timedelta(seconds=lease_seconds), heartbeat_at=func.now())
+        .returning(Job.id, Job.cancel_requested_at)
+        .execution_options(synchronize_session=False)
+    )
+    rows = (await session.execute(statement)).all()
+    return {row.id for row in rows}, {row.id for row in rows if row.cancel_requested_at}
+
+
+def _due_line() -> Any:
+    """A line of pending jobs whose first job is due, except those of users at their limit."""
+    lines = pending_lines()
+    full = bindparam("users_at_limit", type_=ARRAY(Uuid()))
+    is_due = lines.c.run_at <= func.now()
+    due = select(lines.c.run_at).where(is_due, lines.c.created_by != all_(full))
+    return due.limit(queue_literal(1))
+
+
+DUE_LINE = _due_line()
+
+
+async def has_due_jobs(session: AsyncSession, *, users_at_limit: Collection[UUID] = ()) -> bool:
+    """Whether a pending job is due, not counting the jobs of these users."""
+    values = {"users_at_limit": list(users_at_limit)}
+    return await session.scalar(DUE_LINE, values) is not None
+
+
+PUT_BACK = (
+    update(JOBS)
+    .where(IS_CLAIM_HOLDER)
+    .values(
+        status=queue_literal(JobStatus.PENDING),
+        fence=JOBS.c.fence - queue_literal(1),
+        attempt=JOBS.c.attempt - queue_literal(1),
+        run_at=func.coalesce(func.now() + bindparam("pause", type_=Interval()), JOBS.c.run_at),
+        worker_id=null(),
+        lease_until=null(),
+        heartbeat_at=null(),
+        started_at=null(),
+        updated_at=func.now(),
+    )
+)
+
+
+async def put_back(session: AsyncSession, pauses: Mapping[Claim, float | None]) -> None:
+    """Make these jobs pending again, each due after its pause in seconds; None: as before.
+
+    Only in the transaction that claimed them: a fence that others may have seen never decreases.
+    """
+    if pauses:
+        rows = [
+            {**claim.fenced, "pause": None if pause is None else timedelta(seconds=pause)}
+            for claim, pause in pauses.items()
+        ]
+        await session.execute(PUT_BACK, rows)

@@ -28,9 +28,9 @@ from sqlalchemy import (
     tuple_,
 )
 
-from siteatlas.queue.new_job import Priority
+from siteatlas.queue.fence import Priority
 from siteatlas.storage.models import SITEMAP_JOB, JobStatus
-from siteatlas.storage.tables import JOBS
+from siteatlas.storage.schema import JOBS
 
 # If more lines have a job that is due, the others wait for these.
 MAX_DUE_LINES = 1000

@@ -5,9 +5,11 @@ Every transaction that writes for a job ends with one of them (decision 0006).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Self
+from enum import IntEnum, StrEnum
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from sqlalchemy import (
@@ -19,15 +21,100 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    delete,
     func,
     literal,
     update,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import JSONB, insert
+from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.scanner.child_filter import ChildFilter
-from siteatlas.storage.models import Job, JobStatus, ScanScope
-from siteatlas.storage.tables import JOBS
+from siteatlas.errors import InputError
+from siteatlas.scanner.options import ChildFilter
+from siteatlas.settings import DEFAULT_MAX_ATTEMPTS
+from siteatlas.storage.models import Job, JobStatus, ScanScope, Worker
+from siteatlas.storage.schema import JOBS
+
+ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
+
+STATUS_ALIASES = {"complete": JobStatus.COMPLETED, "error": JobStatus.FAILED}
+FINAL_STATUSES = (JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED)
+UNPUBLISHED = (JobStatus.FAILED, JobStatus.CANCELLED)
+ACTIVE_STATUSES = (JobStatus.PENDING, JobStatus.PROCESSING)
+
+
+def parse_status(word: str) -> JobStatus:
+    """Accept the stored words and the older ones, `complete` and `error`."""
+    return parse_status_or_type(word, JobStatus, "status", STATUS_ALIASES)
+
+
+def parse_status_or_type(
+    text: str, known: type[ChoiceT], what: str, aliases: Mapping[str, str] | None = None
+) -> ChoiceT:
+    """Parse the status of a job or document, or a type, in any case or as one of the `aliases`.
+
+    InputError says `what` is expected and lists the accepted words.
+    """
+    older = aliases or {}
+    word = text.strip().lower()
+    try:
+        return known(older.get(word, word))
+    except ValueError as error:
+        words = ", ".join([*known, *older])
+        raise InputError(f"There is no {what} {text!r}. Known: {words}.") from error
+
+
+# A process reports at least this often, however long its leases are.
+REPORT_SECONDS = 15.0
+# A process that has not reported for this long counts as dead.
+ALIVE_SECONDS = 4 * REPORT_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """The row of a process in the registry of workers."""
+
+    id: str
+    hostname: str
+    pid: int
+    version: str
+    slots: int
+    running: int
+    last_tick_at: datetime | None = None
+    next_tick_at: datetime | None = None
+
+
+async def report_worker(session: AsyncSession, report: WorkerReport) -> None:
+    """Insert or refresh the row of a process."""
+    values = {
+        "hostname": report.hostname,
+        "pid": report.pid,
+        "version": report.version,
+        "slots": report.slots,
+        "running": report.running,
+        "last_tick_at": report.last_tick_at,
+        "next_tick_at": report.next_tick_at,
+    }
+    await session.execute(
+        insert(Worker)
+        .values(id=report.id, **values)
+        .on_conflict_do_update(
+            index_elements=[Worker.id], set_=values | {"last_seen_at": func.now()}
+        )
+    )
+
+
+async def sign_off_worker(session: AsyncSession, report: WorkerReport) -> None:
+    """Record that a process shuts down cleanly.
+
+    One that ticked keeps its row, without slots: when the last tick was stays known. Retention
+    removes it with the rows of processes that were killed.
+    """
+    if report.last_tick_at is None:
+        await session.execute(delete(Worker).where(Worker.id == report.id))
+    else:
+        await report_worker(session, replace(report, slots=0, running=0, next_tick_at=None))
+
 
 # The job still has the fence of the claim. The names of parameters must differ from those of the
 # columns that an UPDATE sets.
@@ -153,3 +240,80 @@ def status_value(status: JobStatus) -> BindParameter[JobStatus]:
 def _job_request_text(value: Any) -> str | None:
     """A text in the stored request of a claimed job; None if it is blank or of another type."""
     return value if isinstance(value, str) and value.strip() else None
+
+
+class Priority(IntEnum):
+    """Lower is sooner."""
+
+    INTERACTIVE = 0
+    BATCH = 5
+    SCHEDULED = 9
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """The values of a job at its creation."""
+
+    domain: str
+    base_url: str
+    created_by: UUID
+    domain_id: UUID | None = None
+    max_pages: int | None = None
+    document: str | None = None
+    priority: Priority = Priority.INTERACTIVE
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    job_id: UUID | None = None
+    child_filter: ChildFilter | None = None
+
+    @property
+    def stored_filter(self) -> dict[str, Any] | None:
+        """The filter as it is stored with the job; None if there is none."""
+        return None if self.child_filter is None else self.child_filter.as_dict()
+
+    def columns(self) -> dict[str, Any]:
+        """The values of the row; `result_data` holds the site and its limit from the start."""
+        values: dict[str, Any] = {
+            "domain_id": self.domain_id,
+            "created_by": self.created_by,
+            "dedup_key": self.domain,
+            "priority": int(self.priority),
+            "max_attempts": self.max_attempts,
+            "result_data": {"domain": self.domain, "max_pages": self.max_pages},
+            "job_metadata": {"base_url": self.base_url, "document": self.document},
+        }
+        if (stored_filter := self.stored_filter) is not None:
+            values["job_metadata"]["child_filter"] = stored_filter
+        return values | ({"job_id": self.job_id} if self.job_id else {})
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedJob:
+    """The result of a submission; `deduplicated` if the site already had an active job.
+
+    `document` is the only document that such a job reads; None for the whole site. `is_scheduled`
+    if such a job was queued by the schedule, not by a user.
+    """
+
+    id: int
+    job_id: UUID
+    status: JobStatus
+    created_at: datetime
+    deduplicated: bool
+    domain: str
+    max_pages: int | None
+    document: str | None = None
+    is_scheduled: bool = False
+
+    @classmethod
+    def from_row(cls, job: Job | Row[Any], *, deduplicated: bool) -> Self:
+        """The result for a job, or for a row with the columns used here."""
+        data = job.result_data or {}
+        return cls(
+            id=job.id,
+            job_id=job.job_id,
+            status=job.status,
+            created_at=job.created_at,
+            deduplicated=deduplicated,
+            domain=str(data.get("domain", "")),
+            max_pages=data.get("max_pages"),
+        )

@@ -15,6 +15,7 @@ from sqlalchemy import func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.catalog.domains import register_domain
 from siteatlas.errors import (
     InputError,
     JobActive,
@@ -24,12 +25,10 @@ from siteatlas.errors import (
 )
 from siteatlas.net.address import parse_site
 from siteatlas.queue.fair_order import queue_literal
-from siteatlas.queue.new_job import NewJob, SubmittedJob
+from siteatlas.queue.fence import NewJob, SubmittedJob, parse_status
 from siteatlas.queue.operator_actions import requeued_values
-from siteatlas.queue.statuses import parse_status
 from siteatlas.queue.submission import create
 from siteatlas.storage.models import LOCAL_USER_ID, SITEMAP_JOB, Job, JobStatus
-from siteatlas.storage.statements.domains import register_domain
 
 
 class JobService:

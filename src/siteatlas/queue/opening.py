@@ -13,19 +13,19 @@ from sqlalchemy import Integer, Row, case, func, literal, null, select, true
 from sqlalchemy import bindparam as bound
 from sqlalchemy.dialects.postgresql import insert
 
-from siteatlas.queue.dedup import joined_documents
-from siteatlas.queue.fence import RENEW_LEASE, Claim
-from siteatlas.queue.leases import distinct_documents, fence_values
-from siteatlas.storage.autocommit import Reader
-from siteatlas.storage.statements.known_sitemaps import (
+from siteatlas.catalog.sitemaps import (
+    LOAD_MANUAL,
     MAX_LOADED,
     SITEMAP_COLUMNS,
     KnownSitemaps,
     known_sitemap,
     with_children,
 )
-from siteatlas.storage.statements.sitemaps import LOAD_MANUAL
-from siteatlas.storage.tables import DOMAINS, JOBS, SCANS, SITEMAPS
+from siteatlas.queue.claims import distinct_documents, fence_values
+from siteatlas.queue.fence import RENEW_LEASE, Claim
+from siteatlas.queue.submission import joined_documents
+from siteatlas.storage.schema import DOMAINS, JOBS, SCANS, SITEMAPS
+from siteatlas.storage.session import Reader
 
 _DOMAIN = bound("of_domain", type_=SCANS.c.domain_id.type)
 # Joined to the job, so that the site is locked before it, as in every other transaction.

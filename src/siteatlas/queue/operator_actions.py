@@ -6,23 +6,57 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, case, func, null, select, update
+from sqlalchemy import (
+    ColumnElement,
+    case,
+    func,
+    insert,
+    literal,
+    null,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
-from siteatlas.errors import DomainNotFound, JobActive, JobNotFound, JobStateConflict
-from siteatlas.queue.fence import status_value
-from siteatlas.queue.follow_ups import (
+from siteatlas.catalog.change_feed import announce_deletion
+from siteatlas.catalog.domains import delete_domain, find_domain
+from siteatlas.catalog.scans import end_scan
+from siteatlas.errors import (
+    DatabaseInUse,
+    DomainNotFound,
+    JobActive,
+    JobNotFound,
+    JobStateConflict,
+    NothingHeld,
+)
+from siteatlas.queue.completion import (
     HAS_FOLLOW_UP,
     queue_follow_up_if_unpublished,
     without_follow_up,
 )
-from siteatlas.queue.new_job import SubmittedJob
-from siteatlas.queue.statuses import ACTIVE_STATUSES
-from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, ScanState
-from siteatlas.storage.statements.domains import delete_domain, find_domain
-from siteatlas.storage.statements.feed_numbers import announce_deletion
-from siteatlas.storage.statements.scans import end_scan
+from siteatlas.queue.fence import (
+    ACTIVE_STATUSES,
+    ALIVE_SECONDS,
+    IS_CLAIM_HOLDER,
+    Claim,
+    NewJob,
+    SubmittedJob,
+    status_value,
+)
+from siteatlas.queue.submission import create
+from siteatlas.settings import DEFAULT_MAX_ATTEMPTS
+from siteatlas.storage.models import (
+    SITEMAP_JOB,
+    AttemptOutcome,
+    Domain,
+    Job,
+    JobStatus,
+    ScanState,
+    Worker,
+)
+from siteatlas.storage.schema import JOB_ATTEMPTS, JOBS
 
 
 async def cancel(session: AsyncSession, job_id: int) -> str:
@@ -163,3 +197,106 @@ def _requeued_request() -> Any:
         "domain", Job.result_data["domain"], "max_pages", Job.result_data["max_pages"]
     )
     return case((Job.job_type == SITEMAP_JOB, request), else_=Job.result_data)
+
+
+RESTORED = "restored"
+# A process that outlived the restore may hold a claim that is newer than the backup.
+FENCE_STEP = 1_000
+SEEN_WITHIN = func.make_interval(0, 0, 0, 0, 0, 0, ALIVE_SECONDS)
+
+
+async def refuse_while_workers_run(connection: AsyncConnection) -> None:
+    """Raise DatabaseInUse while a worker reports to this database."""
+    alive = select(Worker.id).where(
+        Worker.slots > 0, Worker.last_seen_at > func.clock_timestamp() - SEEN_WITHIN
+    )
+    if (await connection.execute(alive.limit(1))).first() is not None:
+        raise DatabaseInUse
+
+
+async def requeue_restored_jobs(connection: AsyncConnection) -> None:
+    """Requeue running jobs with their attempt refunded; the next one resumes their scans.
+
+    A job whose cancellation was requested is left to the rescuer, which ends it.
+    """
+    running = (JOBS.c.status == JobStatus.PROCESSING) & (JOBS.c.job_type == SITEMAP_JOB)
+    wanted = running & JOBS.c.cancel_requested_at.is_(None)
+    ended = select(
+        JOBS.c.id,
+        JOBS.c.fence,
+        JOBS.c.attempt,
+        JOBS.c.worker_id,
+        JOBS.c.started_at,
+        literal(AttemptOutcome.RELEASED.value),
+        literal(RESTORED),
+    ).where(wanted)
+    names = ["job_id", "fence", "attempt", "worker_id", "started_at", "outcome", "error_code"]
+    await connection.execute(insert(JOB_ATTEMPTS).from_select(names, ended))
+    await connection.execute(
+        update(JOBS)
+        .where(wanted)
+        .values(
+            status=JobStatus.PENDING,
+            attempt=func.greatest(JOBS.c.attempt - 1, 0),
+            fence=JOBS.c.fence + FENCE_STEP,
+            run_at=func.now(),
+            lease_until=null(),
+            updated_at=func.now(),
+        )
+    )
+    await connection.execute(update(JOBS).where(running).values(lease_until=func.now()))
+
+
+RELEASE = "release_removals"
+IS_RELEASE_REQUESTED = select(
+    func.coalesce(JOBS.c.job_metadata[RELEASE].as_boolean(), False)
+).where(IS_CLAIM_HOLDER)
+
+
+async def release_removals(
+    session: AsyncSession,
+    name: str,
+    *,
+    created_by: UUID,
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+    check_owner: Callable[[UUID], None] | None = None,
+) -> tuple[Domain, SubmittedJob]:
+    """Queue a scan of a site that ends its hold, or let the active one do so.
+
+    `check_owner` raises if the site may not be changed. NothingHeld if there is no hold.
+    """
+    domain = await find_domain(session, name, lock=True)
+    if domain is None:
+        raise DomainNotFound
+    if check_owner is not None:
+        check_owner(domain.created_by)
+    if domain.removals_held_since is None:
+        raise NothingHeld
+    new = NewJob(
+        domain=domain.domain,
+        base_url=domain.base_url,
+        created_by=created_by,
+        domain_id=domain.id,
+        max_pages=domain.max_pages,
+        max_attempts=max_attempts,
+    )
+    job = await create(session, new)
+    await _request_release(session, job.id)
+    return domain, job
+
+
+async def _request_release(session: AsyncSession, job_id: int) -> None:
+    """Note on a job that its scan ends the hold; it looks there before it decides."""
+    noted = func.jsonb_build_object(literal(RELEASE), literal(True), type_=JSONB())
+    metadata = func.coalesce(Job.job_metadata, func.jsonb_build_object(), type_=JSONB())
+    await session.execute(
+        update(Job)
+        .where(Job.id == job_id)
+        .values(job_metadata=metadata.op("||")(noted))
+        .execution_options(synchronize_session=False)
+    )
+
+
+async def is_release_requested(session: AsyncSession, claim: Claim) -> bool:
+    """Whether a user wants the scan of this job to end the hold of its site."""
+    return bool(await session.scalar(IS_RELEASE_REQUESTED, claim.fenced))

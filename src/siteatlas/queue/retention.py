@@ -11,40 +11,214 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Self
+from typing import Any, Self
 
-from sqlalchemy import Select, and_, delete, exists, func, select
-from sqlalchemy.ext.asyncio import AsyncSession
-
-from siteatlas.queue.batches import freeze_items
-from siteatlas.queue.pruned_scans import (
-    delete_scanned_documents,
-    delete_scans,
-    has_left_the_feed,
-    oldest_kept_scan,
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
 )
-from siteatlas.queue.statuses import ACTIVE_STATUSES
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
+
+from siteatlas.catalog.urls import delete_rows
+from siteatlas.queue.fence import ACTIVE_STATUSES
+from siteatlas.queue.submission import freeze_items
 from siteatlas.settings import Settings
 from siteatlas.storage.models import (
     SITEMAP_JOB,
     Batch,
     BatchItem,
+    Candidate,
     Domain,
+    FeedEvent,
+    FeedEventKind,
+    FeedHead,
     Job,
     JobStatus,
+    RobotsFile,
     Scan,
     ScanState,
     Sitemap,
+    SitemapScan,
     SitemapStatus,
+    SitemapUrl,
+    UrlChange,
     Worker,
 )
-from siteatlas.storage.statements.bulk import delete_rows
+
+
+def oldest_kept_scan(domain_id: Any, kept: int) -> ColumnElement[int]:
+    """The oldest of the newest scans of a site, which are kept anyway; null if it has fewer."""
+    newer = aliased(Scan)
+    return (
+        select(newer.id)
+        .where(newer.domain_id == domain_id)
+        .order_by(newer.id.desc())
+        .offset(kept - 1)
+        .limit(1)
+        .scalar_subquery()
+    )
+
+
+def has_left_the_feed() -> ColumnElement[bool]:
+    """SQL condition: no event of a scan is, or will be, in the change feed.
+
+    The next publication of its site takes over the changes of a scan that was not published.
+    """
+    pruned_to = select(FeedHead.pruned_to).scalar_subquery()
+    has_changes = exists().where(UrlChange.scan_id == Scan.id)
+    return or_(Scan.published_seq.is_(None) & ~has_changes, Scan.published_seq <= pruned_to)
+
+
+async def delete_scanned_documents(
+    session: AsyncSession, scan_ids: Sequence[int], limit: int
+) -> int:
+    """Delete up to `limit` rows of what scans did with each document; return how many."""
+    return await delete_rows(session, SitemapScan, SitemapScan.scan_id.in_(scan_ids), limit)
+
+
+async def delete_scans(session: AsyncSession, scan_ids: Sequence[int]) -> None:
+    """Delete scans without documents, and the candidates that no later scan looked at."""
+    domains = select(Scan.domain_id).where(Scan.id.in_(scan_ids))
+    await session.execute(
+        delete(Candidate).where(Candidate.domain_id.in_(domains), Candidate.scan_id.in_(scan_ids))
+    )
+    # A retried job may have restarted one of them since.
+    await session.execute(
+        delete(Scan).where(Scan.id.in_(scan_ids), Scan.state != ScanState.RUNNING)
+    )
+
+
+SCANS_PER_BATCH = 1_000
+ROWS_PER_BATCH = 20_000
+
+
+async def raise_retained_from(session: AsyncSession, days: float) -> int:
+    """Raise the number from which the feed is retained; 1 if it was raised.
+
+    The transaction must be committed before `prune_feed` deletes anything.
+    """
+    head = (await session.execute(select(FeedHead.seq, FeedHead.retained_from))).one()
+    kept_since = func.now() - timedelta(days=days)
+    of_scans = _first_number(
+        Scan.published_seq,
+        head.retained_from,
+        or_(Scan.finished_at.is_(None), Scan.finished_at >= kept_since),
+    )
+    of_events = _first_number(FeedEvent.seq, head.retained_from, FeedEvent.created_at >= kept_since)
+    first_kept = [await session.scalar(of_scans), await session.scalar(of_events)]
+    floor = min((number - 1 for number in first_kept if number is not None), default=head.seq)
+    raised = await session.execute(
+        update(FeedHead)
+        .where(FeedHead.retained_from < floor)
+        .values(retained_from=floor)
+        .returning(FeedHead.seq)
+    )
+    return len(raised.all())
+
+
+def _first_number(number: Any, after: int, is_kept: ColumnElement[bool]) -> Select[Any]:
+    """The first number after another one that is young enough to be kept."""
+    return select(number).where(number > after, is_kept).order_by(number).limit(1)
+
+
+async def prune_feed(session: AsyncSession, days: float, kept_scans: int) -> int:
+    """Delete a batch of the events up to `retained_from`, and scans that only they needed.
+
+    What an event was about goes with it: earlier texts of robots.txt.
+    """
+    head = (await session.execute(select(FeedHead.retained_from, FeedHead.pruned_to))).one()
+    if head.pruned_to >= head.retained_from:
+        return 0
+    due = (
+        select(Scan.id, Scan.published_seq)
+        .where(Scan.published_seq > head.pruned_to, Scan.published_seq <= head.retained_from)
+        .order_by(Scan.published_seq)
+        .limit(SCANS_PER_BATCH)
+    )
+    scans = (await session.execute(due)).all()
+    locked = (await session.execute(due.with_for_update(skip_locked=True))).all()
+    if len(locked) < len(scans):
+        return 0  # another process is pruning them
+    last = scans[-1].published_seq if len(scans) == SCANS_PER_BATCH else head.retained_from
+    ids = [scan.id for scan in scans]
+    numbered = and_(FeedEvent.seq > head.pruned_to, FeedEvent.seq <= last)
+    if removed := await _delete_events(session, ids, numbered, days):
+        return removed
+    surplus = (await session.scalars(_surplus_scans_feed_retention(ids, kept_scans))).all()
+    if removed := await delete_scanned_documents(session, surplus, ROWS_PER_BATCH):
+        return removed
+    await delete_scans(session, surplus)
+    await session.execute(update(FeedHead).where(FeedHead.pruned_to < last).values(pruned_to=last))
+    return len(surplus) + 1
+
+
+def _surplus_scans_feed_retention(scan_ids: Sequence[int], kept: int) -> Select[int]:
+    """Those of these scans whose jobs are gone and that are not the newest of their site."""
+    has_job = exists().where(Job.id == Scan.job_id)
+    is_newest = Scan.id >= oldest_kept_scan(Scan.domain_id, kept)
+    return select(Scan.id).where(Scan.id.in_(scan_ids), ~has_job, ~is_newest)
+
+
+async def _delete_events(
+    session: AsyncSession, scan_ids: Sequence[int], numbered: ColumnElement[bool], days: float
+) -> int:
+    """Delete a batch of the changes and events of scans; 0 when none is left."""
+    changes = UrlChange.scan_id.in_(scan_ids)
+    if removed := await delete_rows(session, UrlChange, changes, ROWS_PER_BATCH):
+        return removed
+    if removed := await _delete_robots_texts(session, scan_ids, days):
+        return removed
+    events = or_(FeedEvent.scan_id.in_(scan_ids), numbered)
+    return await delete_rows(session, FeedEvent, events, ROWS_PER_BATCH)
+
+
+async def _delete_robots_texts(session: AsyncSession, scan_ids: Sequence[int], days: float) -> int:
+    """Delete texts of robots.txt that another one replaced before the retained events."""
+    newer = aliased(RobotsFile)
+    changed = select(FeedEvent.domain_id).where(
+        FeedEvent.scan_id.in_(scan_ids), FeedEvent.kind == FeedEventKind.ROBOTS_CHANGED
+    )
+    replaced = exists().where(
+        newer.domain_id == RobotsFile.domain_id,
+        newer.origin == RobotsFile.origin,
+        newer.id > RobotsFile.id,
+    )
+    old = RobotsFile.last_seen_at < func.now() - timedelta(days=days)
+    condition = and_(RobotsFile.domain_id.in_(changed), old, replaced)
+    return await delete_rows(session, RobotsFile, condition, ROWS_PER_BATCH)
+
+
+async def prune_removed_urls(session: AsyncSession, days: float) -> int:
+    """Delete URLs of one site without an active job that were removed long ago.
+
+    A running scan has loaded them; the lock prevents that a new one starts meanwhile.
+    """
+    due = SitemapUrl.removed_at < func.now() - timedelta(days=days)
+    active = exists().where(Job.domain_id == Sitemap.domain_id, Job.status.in_(ACTIVE_STATUSES))
+    listed_by = Sitemap.id == SitemapUrl.sitemap_id
+    site = select(Sitemap.domain_id).join(SitemapUrl, listed_by).where(due, ~active).limit(1)
+    domain_id = (await session.execute(site)).scalar()
+    if domain_id is None:
+        return 0
+    idle = select(Domain.id).where(Domain.id == domain_id).with_for_update(skip_locked=True)
+    if (await session.execute(idle)).scalar() is None:
+        return 0
+    documents = select(Sitemap.id).where(Sitemap.domain_id == domain_id, ~active)
+    condition = and_(due, SitemapUrl.sitemap_id.in_(documents))
+    return await delete_rows(session, SitemapUrl, condition, ROWS_PER_BATCH)
+
 
 WORKER_HOURS = 24
 JOBS_PER_BATCH = 1_000
-SCANS_PER_BATCH = 1_000
 BATCHES_PER_BATCH = 20
-ROWS_PER_BATCH = 20_000
 DOCUMENTS_PER_BATCH = 5_000
 # A listed document is younger than this while its scan runs, or the scan has an active job.
 UNREQUESTED_HOURS = 1

@@ -4,27 +4,123 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
-from typing import Any
+from typing import Any, assert_never
 
 from siteatlas.errors import SiteatlasError
 from siteatlas.net.address import WebAddress, parse_site
-from siteatlas.net.client import HttpClient
+from siteatlas.net.client import HttpClient, Politeness
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.limits import FetchLimits
-from siteatlas.net.operator_headers import checked_headers
-from siteatlas.net.politeness import Politeness
-from siteatlas.net.proxy import Proxy
-from siteatlas.net.resolver import DnsResolver, Resolver
-from siteatlas.scanner.crawl.document_probe import probe_document
-from siteatlas.scanner.crawl.reader_pool import RemoteReaders
-from siteatlas.scanner.crawl.site_hosts import SiteHosts
-from siteatlas.scanner.crawl.site_scan import SiteScan
-from siteatlas.scanner.events import DocumentProbe, ScanEvent
-from siteatlas.scanner.options import ScanOptions
-from siteatlas.scanner.scan_memory import ScanMemory
-from siteatlas.scanner.summary import ScanSummary
+from siteatlas.net.gate import DnsResolver, Proxy, Resolver, checked_headers
+from siteatlas.net.response import FetchLimits
+from siteatlas.scanner.crawl.document import SiteHosts
+from siteatlas.scanner.crawl.readers import RemoteReaders
+from siteatlas.scanner.crawl.site_scan import SiteScan, probe_document
+from siteatlas.scanner.events import (
+    CandidateJudged,
+    ChildrenFound,
+    DocumentClosed,
+    DocumentOpened,
+    DocumentProbe,
+    DocumentRequested,
+    EntriesRead,
+    EntryColumns,
+    ProblemSeen,
+    RobotsRead,
+    ScanEvent,
+    SitemapsSkipped,
+    SiteResolved,
+)
+from siteatlas.scanner.options import ScanMemory, ScanOptions
+
+
+class ScanSummary:
+    """Collects sitemaps and up to `max_urls_per_sitemap` URLs of each."""
+
+    def __init__(self, domain: str, *, keep_urls: bool, max_urls_per_sitemap: int) -> None:
+        self._domain = domain
+        self._keep_urls = keep_urls
+        self._max_urls = max_urls_per_sitemap
+        self._sitemaps: dict[str, dict[str, Any]] = {}
+        self._kept: Counter[str] = Counter()
+        self._urls: list[dict[str, Any]] = []
+
+    def add(self, event: ScanEvent) -> None:
+        """Add one event of the scan to the summary."""
+        match event:
+            case DocumentOpened():
+                self._sitemaps[event.url] = {
+                    "url": event.url,
+                    "sitemap_type": event.type.value,
+                    "discovery_method": event.method.value,
+                    "parent_url": event.parent_url,
+                    "url_count": 0,
+                }
+            case EntriesRead():
+                if self._keep_urls:
+                    self._add_entries(event.url, event.columns)
+            case DocumentClosed():
+                self._close_sitemap(event)
+            case RobotsRead() | SiteResolved() | CandidateJudged() | ChildrenFound():
+                pass
+            case ProblemSeen() | DocumentRequested() | SitemapsSkipped():
+                pass
+            case _:
+                assert_never(event)
+
+    def as_dict(self, error: str | None = None) -> dict[str, Any]:
+        """The summary of the scan; contains `error` only if it failed."""
+        sitemaps = list(self._sitemaps.values())
+        result: dict[str, Any] = {
+            "domain": self._domain,
+            "sitemaps": sitemaps,
+            "total_sitemaps": len(sitemaps),
+            "total_urls": sum(sitemap["url_count"] for sitemap in sitemaps),
+            "discovery_methods": dict(Counter(one["discovery_method"] for one in sitemaps)),
+            "sitemap_types": dict(Counter(one["sitemap_type"] for one in sitemaps)),
+            "urls": self._urls,
+        }
+        if error is not None:
+            result["error"] = error
+        return result
+
+    def _add_entries(self, sitemap: str, columns: EntryColumns) -> None:
+        """Add the entries of a scan event to the summary, up to the limit per sitemap."""
+        remaining = self._max_urls - self._kept[sitemap]
+        rows = zip(
+            columns.urls[: max(remaining, 0)],
+            columns.lastmods,
+            columns.changefreqs,
+            columns.priorities,
+            strict=False,
+        )
+        for url, lastmod, changefreq, priority in rows:
+            self._kept[sitemap] += 1
+            self._urls.append(
+                {
+                    "loc": url,
+                    "lastmod": lastmod,
+                    "changefreq": changefreq,
+                    "priority": priority,
+                    "source_sitemap": sitemap,
+                }
+            )
+
+    def _close_sitemap(self, event: DocumentClosed) -> None:
+        """Complete a sitemap of the summary, on its last event."""
+        sitemap = self._sitemaps.get(event.url)
+        if sitemap is not None:
+            sitemap |= {
+                "url_count": event.entry_count,
+                "status": event.outcome.value,
+                "error_code": event.error_code,
+                "status_code": event.http_status,
+                "size_bytes": event.decoded_bytes,
+                "response_time": event.seconds,
+            }
+
 
 __all__ = ["ScanOptions", "SitemapAnalyzer"]
 

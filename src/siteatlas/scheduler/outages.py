@@ -9,11 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 
-from siteatlas.errors import DatabaseError
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from siteatlas.errors import DatabaseError, SchedulerEnded
 from siteatlas.logs import get_logger
+from siteatlas.meters import Meters
+from siteatlas.queue.views import seconds_until_due
+from siteatlas.storage.session import get_background_session
 
 log = get_logger("scheduler")
 
@@ -113,3 +119,116 @@ def _is_loop_cancelled() -> bool:
     """Whether the scheduler's loop itself was cancelled, not only something that it awaited."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
+
+
+# Longer than one iteration may take while the database is unavailable, until its timeouts.
+SLACK_SECONDS = 90.0
+# A poll is several statements, and the whole of it is repeated when the database is busy.
+POLL_SLACK_SECONDS = 300.0
+
+
+class Liveness:
+    """The ages of the last heartbeat and the last poll, and their limits.
+
+    Before the first of each, the start of the process counts.
+    """
+
+    def __init__(self, lease_seconds: float, meters: Meters) -> None:
+        self.limit_seconds = lease_seconds + SLACK_SECONDS
+        self.poll_limit_seconds = lease_seconds + POLL_SLACK_SECONDS
+        self._meters = meters
+        self._started = time.monotonic()
+
+    @property
+    def heartbeat_age_seconds(self) -> float:
+        """Seconds since the last iteration of the heartbeat loop, or since the start."""
+        return time.monotonic() - (self._meters.heartbeat_at or self._started)
+
+    @property
+    def poll_age_seconds(self) -> float:
+        """Seconds since the last iteration of the poll loop, or since the start."""
+        return time.monotonic() - (self._meters.polled_at or self._started)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether both loops have completed an iteration recently."""
+        return (
+            self.heartbeat_age_seconds <= self.limit_seconds
+            and self.poll_age_seconds <= self.poll_limit_seconds
+        )
+
+
+async def run_until(stop: asyncio.Event, loops: Collection[asyncio.Task[None]]) -> None:
+    """Wait until `stop` is set; SchedulerEnded when one of the loops ends before."""
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([stopping, *loops], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+    if not stop.is_set():
+        raise SchedulerEnded
+
+
+TICK = "process_pending_sitemaps"
+MIN_SLEEP_SECONDS = 1.0
+# Less than half of the shortest interval: what others schedule is known before it is due.
+MAX_SLEEP_SECONDS = 25.0
+# Timers may fire a little early; without a margin the clock would look twice.
+MARGIN_SECONDS = 0.02
+
+
+class TickTimes:
+    """When the tick ran last and runs next, as the worker reports it; both None without a clock."""
+
+    def __init__(self, clock: AsyncIOScheduler | None = None) -> None:
+        self._clock = clock
+        self.last_at: datetime | None = None
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When the clock ticks next; None while it does not run."""
+        if self._clock is None or not self._clock.running:
+            return None
+        job = self._clock.get_job(TICK)
+        return job.next_run_time if job else None
+
+
+class DueClock:
+    """One per process. Looks at most once a second, however often `look` is called."""
+
+    def __init__(self, enqueue_due: Callable[[], Awaitable[None]]) -> None:
+        self._enqueue_due = enqueue_due
+        self._look_requested = asyncio.Event()
+
+    def look(self) -> None:
+        """Read the next due time again: a site's was changed in this process."""
+        self._look_requested.set()
+
+    async def run(self) -> None:
+        """Have sites queued when they are due, until cancelled."""
+        resilient_loop = ResilientLoop("due clock")
+        while True:
+            sleep = MAX_SLEEP_SECONDS
+            self._look_requested.clear()
+            async with resilient_loop.iteration():
+                sleep = await self._round()
+            await asyncio.sleep(MIN_SLEEP_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(sleep - MIN_SLEEP_SECONDS):
+                    await self._look_requested.wait()
+
+    async def _round(self) -> float:
+        """Have the due sites queued; return how many seconds to sleep."""
+        remaining = await _read_seconds_until_due()
+        if remaining is not None and remaining <= 0:
+            await self._enqueue_due()
+            remaining = await _read_seconds_until_due()
+        if remaining is None:
+            return MAX_SLEEP_SECONDS
+        return min(max(remaining + MARGIN_SECONDS, MIN_SLEEP_SECONDS), MAX_SLEEP_SECONDS)
+
+
+async def _read_seconds_until_due() -> float | None:
+    """Read, for the due clock, how soon the next watched site is due; None if there is none."""
+    async with get_background_session() as session, session.begin():
+        return await seconds_until_due(session)

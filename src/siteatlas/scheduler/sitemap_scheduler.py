@@ -8,48 +8,212 @@ the whole cycle in one call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from siteatlas.catalog.access import (
+    prune_audit_events,
+    prune_browser_sessions,
+    prune_rate_limits,
+)
+from siteatlas.catalog.domains import postpone_scan, prune_deleted_domains, take_due_domains
+from siteatlas.catalog.scans import record_domain_failure
+from siteatlas.catalog.webhooks import prune_deliveries
 from siteatlas.errors import (
+    DatabaseBusy,
     DatabaseError,
     DatabaseUnavailable,
+    JobActive,
+    SiteatlasError,
 )
-from siteatlas.insights.queue_load import count_waiting
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
+from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor.stalled_writers import terminate_stalled_writers
-from siteatlas.queue.batches import close_batches
-from siteatlas.queue.feed_retention import prune_feed, prune_removed_urls, raise_retained_from
+from siteatlas.notify.delivery import Dispatcher, PollResult
+from siteatlas.processor.steps import terminate_stalled_writers
+from siteatlas.queue.completion import request_follow_ups
+from siteatlas.queue.fence import Priority, SubmittedJob
 from siteatlas.queue.retention import (
     Retention,
     prune_batches,
+    prune_feed,
     prune_jobs,
+    prune_removed_urls,
     prune_unrequested_documents,
     prune_workers,
+    raise_retained_from,
 )
-from siteatlas.scheduler.clocks import TICK, DueClock, TickTimes
+from siteatlas.queue.submission import close_batches, submit_site
+from siteatlas.queue.views import count_waiting
 from siteatlas.scheduler.consumer import Consumer
-from siteatlas.scheduler.deliveries import DeliveryLoop
-from siteatlas.scheduler.due_sites import enqueue_due_domains
-from siteatlas.scheduler.liveness import Liveness, run_until
-from siteatlas.settings import Settings
-from siteatlas.settings_loading import load_settings
+from siteatlas.scheduler.outages import (
+    TICK,
+    DueClock,
+    Liveness,
+    ResilientLoop,
+    TickTimes,
+    run_until,
+)
+from siteatlas.settings import Settings, load_settings
+from siteatlas.storage.engine import translated_faults
+from siteatlas.storage.models import SYSTEM_USER_ID
 from siteatlas.storage.session import AsyncSession, get_background_session
-from siteatlas.storage.statements.audit import prune_audit_events
-from siteatlas.storage.statements.browser_sessions import prune_browser_sessions
-from siteatlas.storage.statements.deleted_domains import prune_deleted_domains
-from siteatlas.storage.statements.rate_limits import prune_rate_limits
-from siteatlas.storage.statements.webhook_deliveries import prune_deliveries
+
+POLL_SECONDS = 1.0
+# Slots that become free within this time are filled by one poll.
+REFILL_SECONDS = 0.02
+# Longer while there is no webhook: the first message of one that another process created may be
+# that late.
+IDLE_SECONDS = 15.0
+
+
+class DeliveryLoop:
+    """One per process, next to the consumer."""
+
+    def __init__(self, settings: Settings, policy: EgressPolicy) -> None:
+        self._dispatcher = Dispatcher(settings, policy)
+        self._look_requested = asyncio.Event()
+
+    def look(self) -> None:
+        """Look for messages soon: a webhook was created or changed in this process."""
+        self._look_requested.set()
+
+    async def run(self) -> None:
+        """Deliver until cancelled, then return the endpoints that this process holds."""
+        resilient_loop = ResilientLoop("webhooks")
+        try:
+            while True:
+                result = PollResult.CAUGHT_UP
+                self._look_requested.clear()
+                async with resilient_loop.iteration():
+                    result = await self._dispatcher.poll()
+                await self._pause(result)
+        finally:
+            await self._dispatcher.stop()
+
+    async def _pause(self, result: PollResult) -> None:
+        """Wait until another poll is worth its while."""
+        if result is PollResult.SLOTS_TAKEN:
+            await self._dispatcher.wait_for_slot()
+            await asyncio.sleep(REFILL_SECONDS)
+            return
+        await asyncio.sleep(POLL_SECONDS)
+        if result is PollResult.NO_WEBHOOK:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await self._look_requested.wait()
+
 
 log = get_logger("scheduler")
+
+RETRY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _DueSite:
+    """A watched site that is due, copied from its row because that expires with a savepoint."""
+
+    id: UUID
+    domain: str
+    base_url: str
+    max_pages: int | None
+
+
+async def enqueue_due_domains(settings: Settings) -> int:
+    """Queue a scan of each watched site that is due, a batch at a time until none is left.
+
+    A site that cannot be queued is recorded as failed until its next scan. One whose rows are
+    locked is due again in a minute. One that has a job of a user is queued when that job ends,
+    unless the job counts as the scheduled scan.
+    """
+    total = 0
+    while results := await _enqueue_batch(settings):
+        total += sum(results)
+    return total
+
+
+async def _enqueue_batch(settings: Settings) -> list[bool]:
+    """Queue a batch of due sites in one transaction. Return for each whether it was queued."""
+    async with get_background_session() as session, session.begin():
+        domains = await take_due_domains(
+            session, settings.scheduler_batch_size, settings.scan_interval_hours
+        )
+        due = [_DueSite(d.id, d.domain, d.base_url, d.max_pages) for d in domains]
+        active: dict[int, _DueSite] = {}
+        queued = [await _enqueue_due_site(session, site, settings, active) for site in due]
+        await _follow_active_jobs(session, active)
+        return queued
+
+
+async def _follow_active_jobs(session: AsyncSession, active: Mapping[int, _DueSite]) -> None:
+    """Have due sites queued when their active jobs end; those that just did are due in a minute."""
+    followed: set[int] = set()
+    with suppress(DatabaseBusy), translated_faults():
+        async with session.begin_nested():
+            followed = await request_follow_ups(session, active)
+    for job_id in active.keys() - followed:
+        await postpone_scan(session, active[job_id].id, RETRY_SECONDS)
+
+
+async def _enqueue_due_site(
+    session: AsyncSession, site: _DueSite, settings: Settings, active: dict[int, _DueSite]
+) -> bool:
+    """Queue a due site; if that fails, log it and go on with the others. True if queued.
+
+    A site that has a job of a user is added to `active`.
+    """
+    try:
+        with translated_faults():
+            async with session.begin_nested():
+                submitted = await _submit_due_site(session, site, settings)
+    except DatabaseBusy as error:
+        log.warning("due_domain_postponed", domain=site.domain, reason=error.code)
+        await postpone_scan(session, site.id, RETRY_SECONDS)
+        return False
+    except DatabaseError:
+        raise
+    except Exception as error:
+        own = error if isinstance(error, SiteatlasError) else SiteatlasError()
+        log.warning(
+            "due_domain_failed",
+            domain=site.domain,
+            base_url=site.base_url,
+            error_code=own.code,
+            error=own.message,
+            exc_info=None if error is own else error,
+        )
+        await record_domain_failure(session, site.id, own.code)
+        return False
+    if submitted.deduplicated and not submitted.is_scheduled:
+        log.info("due_domain_postponed", domain=site.domain, reason=JobActive.code)
+        active[submitted.id] = site
+        return False
+    log.info("domain_due", domain=site.domain)
+    return True
+
+
+async def _submit_due_site(
+    session: AsyncSession, site: _DueSite, settings: Settings
+) -> SubmittedJob:
+    """Submit a due site on behalf of the system user, with the priority of scheduled scans."""
+    return await submit_site(
+        session,
+        parse_site(site.base_url),
+        created_by=SYSTEM_USER_ID,
+        max_pages=site.max_pages,
+        interval_hours=settings.scan_interval_hours,
+        priority=Priority.SCHEDULED,
+        max_attempts=settings.max_attempts,
+    )
+
 
 MISFIRE_SECONDS = 60
 RETENTION_MINUTES = 10

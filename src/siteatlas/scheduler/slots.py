@@ -7,21 +7,25 @@ slots are reserved for interactive jobs, and no site or user gets all of them.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from uuid import UUID
 
-from siteatlas.errors import AddressError
+from siteatlas.errors import AddressError, DatabaseError
+from siteatlas.logs import get_logger
 from siteatlas.net.address import parse_site
-from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.registrable_domain import registrable_domain
-from siteatlas.processor.job_activity import JobActivity
-from siteatlas.queue.fence import Claim
-from siteatlas.queue.new_job import Priority
+from siteatlas.net.client import Waits
+from siteatlas.net.egress import EgressPolicy, registrable_domain
+from siteatlas.processor.steps import JobActivity
+from siteatlas.queue.claims import clear_suspect, mark_alone
+from siteatlas.queue.fence import Claim, Priority
+from siteatlas.scheduler.outages import ResilientLoop
 from siteatlas.storage.models import LOCAL_USER_ID, SYSTEM_USER_ID, JobStatus
+from siteatlas.storage.session import get_queue_session, retry_when_busy
 
 RESERVED_FRACTION = 1 / 8
 SITE_FRACTION = 1 / 4
@@ -347,3 +351,218 @@ def _slot_share_site(claim: Claim, policy: EgressPolicy) -> str | None:
     except AddressError:
         return None
     return None if policy.is_own(address) else registrable_domain(address.host)
+
+
+MIN_PAUSE_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 300.0
+
+
+class Surplus:
+    """One per process.
+
+    The jobs of a site that are put back become due one after another, as many per second as the
+    site has slots. However many there are, the next claims find jobs of other sites, even those of
+    lower priority, and rarely take the same jobs again.
+
+    Jobs of a user without a slot keep their time and thereby their order: the next claims skip that
+    user until a slot is free.
+    """
+
+    def __init__(
+        self, slots: Slots, policy: EgressPolicy, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._slots = slots
+        self._policy = policy
+        self._clock = clock
+        self._next_due: dict[str | None, float] = {}
+
+    def pauses(self, claims: Sequence[Claim]) -> dict[Claim, float | None]:
+        """The claims to be put back, each with the seconds until it is due again.
+
+        None if it is due at the same time as before.
+        """
+        if len(claims) + self._slots.running <= self._slots.min_share:
+            return {}
+        shares = [slot_shares(claim, self._policy) for claim in claims]
+        now = self._clock()
+        self._next_due = {site: at for site, at in self._next_due.items() if at > now}
+        return {
+            claim: self._pause(site, now) if shortage is Shortage.SITE else None
+            for claim, (site, _), shortage in zip(
+                claims, shares, self._slots.shortages(shares), strict=True
+            )
+            # A suspect first waits for the other jobs to end.
+            if shortage is not None and not claim.is_suspect
+        }
+
+    def _pause(self, site: str | None, now: float) -> float:
+        """The seconds until the next job of this site is due; the one after it is due later."""
+        due = max(now + MIN_PAUSE_SECONDS, self._next_due.get(site, 0.0))
+        due = min(due, now + MAX_PAUSE_SECONDS)
+        self._next_due[site] = due + 1 / self._slots.max_per_site
+        return due - now
+
+
+log = get_logger("scheduler")
+
+GRACE_SECONDS = 3.0
+STOP_SECONDS = 11.0
+# The maximum time that a suspect runs alone, and that a series lasts before it is ended.
+ISOLATION_SECONDS = 60.0
+# The last suspect of a series starts within the first minute, and first waits for other jobs.
+MAX_SERIES_SECONDS = 2 * ISOLATION_SECONDS + GRACE_SECONDS + STOP_SECONDS
+
+
+class Isolation:
+    """One per process. `on_end` is called when jobs may be claimed again."""
+
+    def __init__(self, slots: Slots, on_end: Callable[[], None]) -> None:
+        self._slots = slots
+        self._on_end = on_end
+        self._suspect: RunningJob | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._series_began: float | None = None
+        self._next_series_at = 0.0
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a suspect runs alone or is about to, so that nothing may be claimed."""
+        return self._suspect is not None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether suspects have to wait, because it is the turn of the other jobs."""
+        return self._series_began is None and time.monotonic() < self._next_series_at
+
+    def reserve(self, suspect: RunningJob) -> None:
+        """Stop claiming other jobs, because this suspect has been claimed."""
+        self._suspect = suspect
+        if self._series_began is None:
+            self._series_began = time.monotonic()
+
+    async def isolate(self, job: RunningJob) -> None:
+        """If this job is the suspect, stop the others; from then on a death is attributed to it."""
+        if job is not self._suspect:
+            return
+        log.warning("job_isolated", job_id=str(job.claim.job_id), domain=job.claim.domain)
+        if await self._stop_other_jobs(job):
+            await _record_isolation(job.claim)
+        else:
+            log.warning("isolation_incomplete", job_id=str(job.claim.job_id))
+        self._watch = asyncio.create_task(self._watch_suspect(job))
+
+    def end(self, job: RunningJob) -> None:
+        """If the job that ended is the suspect, end its isolation."""
+        if job is not self._suspect:
+            return
+        if self._watch is not None:
+            self._watch.cancel()
+        self._let_others_follow()
+
+    def end_series(self) -> None:
+        """Let the other jobs run for at least as long as the series before the next suspect."""
+        if self._series_began is None:
+            return
+        now = time.monotonic()
+        # A series does not last while the process has nothing to do.
+        duration = min(now - self._series_began, MAX_SERIES_SECONDS)
+        self._next_series_at = now + max(ISOLATION_SECONDS, duration)
+        self._series_began = None
+
+    async def _stop_other_jobs(self, suspect: RunningJob) -> bool:
+        """Let short jobs end, then stop the others. Return whether all of them have ended."""
+        others = [job for job in self._slots.jobs() if job is not suspect]
+        tasks = [job.task for job in others if job.task is not None]
+        if not tasks:
+            return True
+        await asyncio.wait(tasks, timeout=GRACE_SECONDS)
+        for job in others:
+            job.stop(StopReason.SHUTDOWN)
+        _, running = await asyncio.wait(tasks, timeout=STOP_SECONDS)
+        return not running
+
+    async def _watch_suspect(self, suspect: RunningJob) -> None:
+        """End the isolation after the first document, or clear the suspect after a minute."""
+        try:
+            async with asyncio.timeout(ISOLATION_SECONDS):
+                await suspect.activity.document_committed.wait()
+        except TimeoutError:
+            await _clear_when_possible(suspect.claim)
+        # The job keeps running; claiming another suspect now would stop it.
+        self.end_series()
+        self._let_others_follow()
+
+    def _let_others_follow(self) -> None:
+        """Let jobs be claimed again; while the series goes on, suspects first."""
+        self._suspect = self._watch = None
+        began = self._series_began
+        if began is not None and time.monotonic() - began >= ISOLATION_SECONDS:
+            self.end_series()
+        self._on_end()
+
+
+async def _record_isolation(claim: Claim) -> None:
+    """Record that a suspect is alone; if that fails, its death counts as that of any other job."""
+    try:
+        await _mark_alone(claim)
+    except DatabaseError as error:
+        log.warning("isolation_incomplete", job_id=str(claim.job_id), error=error.code)
+
+
+@retry_when_busy
+async def _mark_alone(claim: Claim) -> None:
+    async with get_queue_session() as session, session.begin():
+        await mark_alone(session, claim)
+
+
+async def _clear_when_possible(claim: Claim) -> None:
+    """Clear a suspect that survived; until then, nothing else may run beside it."""
+    resilient_loop, is_cleared = ResilientLoop("isolation"), False
+    while not is_cleared:
+        async with resilient_loop.iteration():
+            async with get_queue_session() as session, session.begin():
+                await clear_suspect(session, claim)
+            is_cleared = True
+
+
+MIN_WAIT_SECONDS = 1.0
+
+
+class Parking:
+    """Watches the waits of one job; waits of less than a second do not park it."""
+
+    def __init__(self, slots: Slots, job: RunningJob) -> None:
+        self._slots = slots
+        self._job = job
+        self._timer: asyncio.TimerHandle | None = None
+        self.waits = Waits(self._park_for_wait, self._resume)
+
+    def stop(self) -> None:
+        """Stop parking the job, which has ended."""
+        self._cancel_parking_timer()
+
+    def _park_for_wait(self, seconds: float) -> None:
+        """Free the slot of a job that waits for its site for a second or more."""
+        self._cancel_parking_timer()
+        if math.isinf(seconds):
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(MIN_WAIT_SECONDS, self._park_if_idle)
+        elif seconds >= MIN_WAIT_SECONDS:
+            self._slots.park(self._job)
+
+    def _park_if_idle(self) -> None:
+        """Free the slot of a job whose wait has no known end, if it still waits."""
+        if self.waits.is_idle:
+            self._slots.park(self._job)
+
+    async def _resume(self) -> None:
+        """Return the job to a slot after its wait."""
+        self._cancel_parking_timer()
+        await self._slots.resume(self._job)
+        self._job.activity.record_event()
+
+    def _cancel_parking_timer(self) -> None:
+        """Cancel the timer that would park the job."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

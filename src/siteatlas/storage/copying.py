@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 
 from siteatlas.errors import DatabaseError, DatabaseUnavailable
-from siteatlas.storage.faults import meaning_of_state
+from siteatlas.storage.engine import meaning_of_state
 
 
 @asynccontextmanager

@@ -6,20 +6,386 @@ decides how many connections each kind of work may use.
 
 from __future__ import annotations
 
+import os
+import re
+import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 import asyncpg
-from asyncpg import InterfaceError, PostgresError
+from asyncpg import (
+    ClientConfigurationError,
+    InterfaceError,
+    InternalClientError,
+    PostgresError,
+)
 from sqlalchemy import event
-from sqlalchemy.exc import ArgumentError, InvalidatePoolError
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InvalidatePoolError,
+)
+from sqlalchemy.exc import (
+    TimeoutError as PoolTimeout,
+)
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
-from siteatlas.errors import ConfigurationError
-from siteatlas.storage.database_url import parse_database_url, tls_address
-from siteatlas.storage.driver_connection import DriverConnection
+from siteatlas.errors import (
+    ConfigurationError,
+    DatabaseBusy,
+    DatabaseConnectionsExhausted,
+    DatabaseError,
+    DatabaseFull,
+    DatabasePoolExhausted,
+    DatabaseReadOnly,
+    DatabaseRefused,
+    DatabaseRightsMissing,
+    DatabaseTimeout,
+    DatabaseTlsFailed,
+    DatabaseUnavailable,
+    SchemaOutdated,
+    SiteatlasError,
+)
+from siteatlas.settings import MAX_PORT
+
+DRIVER = "postgresql+asyncpg"
+SCHEMES = {"postgres", "postgresql", DRIVER}
+SSL_MODES = {"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
+PASSED_ON = {"host", "port", "ssl"}
+# Options of TLS that the driver takes from an address only, not as arguments.
+TLS_FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
+TLS_OPTIONS = (*TLS_FILES, "sslpassword", "ssl_min_protocol_version", "ssl_max_protocol_version")
+
+
+def parse_database_url(text: str) -> URL:
+    """Accept `postgres://` and `postgresql://`, with `sslmode`; drop options of other drivers.
+
+    TLS files are left to `tls_address`.
+    """
+    url = _split_database_url(text)
+    if url.drivername not in SCHEMES:
+        raise ConfigurationError("DATABASE_URL must begin with postgresql://.")
+    if not url.database:
+        raise ConfigurationError("DATABASE_URL does not name a database.")
+    _check_database_host(url.host or "")
+    _check_database_ports(url)
+    query = {key: value for key, value in url.query.items() if key in PASSED_ON}
+    mode = url.query.get("sslmode")
+    if mode is not None:
+        if mode not in SSL_MODES:
+            raise ConfigurationError(f"DATABASE_URL has an unknown sslmode: {mode}.")
+        query["ssl"] = str(mode)
+    return url.set(drivername=DRIVER, query=query)
+
+
+def _split_database_url(text: str) -> URL:
+    """The parts of DATABASE_URL; ConfigurationError if it is malformed."""
+    try:
+        return make_url(text)
+    except ArgumentError as error:
+        raise ConfigurationError("DATABASE_URL is not a valid database URL.") from error
+    except ValueError as error:
+        raise ConfigurationError("The port in DATABASE_URL is not a number.") from error
+
+
+def _check_database_host(host: str) -> None:
+    """Refuse a DATABASE_URL without a valid host name."""
+    # What follows the first `@` of a password would be shown as a part of the host.
+    if "@" in host:
+        raise ConfigurationError(
+            "DATABASE_URL contains more than one @: write an @ in the password as %40."
+        )
+    try:
+        host.encode("idna")
+    except UnicodeError as error:
+        raise ConfigurationError("The host in DATABASE_URL is not a valid host name.") from error
+
+
+def _check_database_ports(url: URL) -> None:
+    """Refuse a DATABASE_URL with a port out of range; it may list several servers."""
+    ports = [str(url.port)] if url.port is not None else []
+    given = url.query.get("port", ())
+    ports += given.split(",") if isinstance(given, str) else given
+    for port in ports:
+        if not (port.isascii() and port.isdigit() and 0 < int(port) <= MAX_PORT):
+            raise ConfigurationError(
+                f"The port in DATABASE_URL must be a number from 1 to {MAX_PORT}, not {port}."
+            )
+
+
+def tls_address(text: str) -> str | None:
+    """The TLS options of DATABASE_URL in the form that the driver accepts; None without any.
+
+    The files are read once, because the driver's own errors would not say which of them is wrong.
+    """
+    query = _split_database_url(text).query
+    given = {name: str(query[name]) for name in TLS_OPTIONS if name in query}
+    if not given:
+        return None
+    if given.get("sslrootcert") == "system":
+        raise ConfigurationError(
+            "sslrootcert=system in DATABASE_URL is not supported. Name the file with the "
+            "certificates, such as /etc/ssl/certs/ca-certificates.crt."
+        )
+    _check_tls_files(given)
+    return f"postgresql:///?{urlencode(given)}"
+
+
+def _check_tls_files(given: Mapping[str, str]) -> None:
+    """Refuse certificate files in DATABASE_URL that are unreadable or not in PEM format."""
+    for name in TLS_FILES:
+        if name in given:
+            _check_readable(name, given[name])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        for name in ("sslrootcert", "sslcrl"):
+            if name in given:
+                context.load_verify_locations(cafile=given[name])
+    except ssl.SSLError as error:
+        raise ConfigurationError(
+            f"{name} in DATABASE_URL cannot be used: {given[name]} holds nothing of that kind in "
+            "PEM format."
+        ) from error
+    if "sslcert" in given:
+        _check_client_certificate(context, given)
+
+
+def _check_readable(name: str, path: str) -> None:
+    """Refuse a certificate file in DATABASE_URL that cannot be opened."""
+    try:
+        with open(path, "rb"):  # noqa: PTH123 a path as libpq has it, not one of ours
+            pass
+    except OSError as error:
+        raise ConfigurationError(
+            f"{name} in DATABASE_URL cannot be read: {path}: {error.strerror}."
+        ) from error
+
+
+def _check_client_certificate(context: ssl.SSLContext, given: Mapping[str, str]) -> None:
+    """Refuse a client certificate in DATABASE_URL that does not match its key."""
+    secret = given.get("sslpassword", "")
+    try:
+        context.load_cert_chain(given["sslcert"], given.get("sslkey"), lambda: secret)
+    except ssl.SSLError as error:
+        raise ConfigurationError(
+            "sslcert and sslkey in DATABASE_URL cannot be used together: "
+            f"{error.reason or 'the certificate or its key cannot be read'}."
+        ) from error
+
+
+DEFAULT_PORT = 5432
+
+AWAY_CLASSES = ("08", "53", "57P", "58")
+# The error for each SQLSTATE, or for a class of them (its first two characters).
+MEANINGS: dict[tuple[str, ...], type[DatabaseError]] = {
+    ("40001", "40P01", "55P03"): DatabaseBusy,  # serialization failure, deadlock, lock wait
+    ("57014",): DatabaseTimeout,
+    ("28", "3D"): DatabaseRefused,
+    ("42501",): DatabaseRightsMissing,
+    ("25006",): DatabaseReadOnly,
+    ("53100",): DatabaseFull,
+    ("53300",): DatabaseConnectionsExhausted,
+    ("42P01", "42703"): SchemaOutdated,  # a table or column that we know is not there
+}
+# Errors that share a SQLSTATE with others, or have none: the message decides. A pooler uses one
+# state, 08P01, for everything that it refuses.
+SPOKEN: tuple[tuple[re.Pattern[str], type[DatabaseError]], ...] = (
+    (re.compile("rejected SSL upgrade|SSL required|TLS required"), DatabaseTlsFailed),
+    (
+        re.compile("is not currently accepting connections|does not allow connections"),
+        DatabaseRefused,
+    ),
+    (re.compile("no more connections allowed|too many clients"), DatabaseConnectionsExhausted),
+    (
+        re.compile(
+            "authentication failed|login failed|login rejected|no such (?:user|database)"
+            '|not allowed to (?:login|connect)|(?:database|role) ".*" does not exist'
+        ),
+        DatabaseRefused,
+    ),
+)
+SPOKEN_STATES = ("", "08P01", "55000")
+# Messages for the operator, with the server and the reason.
+LOCATED: dict[type[DatabaseError], str] = {
+    DatabaseUnavailable: "The database at {where} cannot be reached: {why}.",
+    DatabaseRefused: "The database at {where} denied access: {why}.",
+    DatabaseTlsFailed: "The TLS connection to the database at {where} failed: {why}.",
+}
+
+
+def is_database_away(error: BaseException) -> bool:
+    """Whether the connection was refused or lost, or the server is stopping or out of resources.
+
+    The driver raises an internal error for a connection that was lost between two statements.
+    """
+    if isinstance(error, (OSError, TimeoutError, PoolTimeout, InternalClientError)):
+        return True
+    if not isinstance(error, DBAPIError):
+        return False
+    return error.connection_invalidated or _sqlstate(error).startswith(AWAY_CLASSES)
+
+
+def _sqlstate(error: DBAPIError) -> str:
+    """The SQLSTATE of a driver error; empty if it has none."""
+    return str(getattr(error.orig, "sqlstate", None) or "")
+
+
+def translated(error: Exception) -> SiteatlasError | None:
+    """Our own error for a fault of the database itself; None for an invalid statement."""
+    if isinstance(error, SiteatlasError):
+        return None
+    if isinstance(error, PoolTimeout):
+        return DatabasePoolExhausted()
+    first = _driver_error(error)
+    if isinstance(first, ClientConfigurationError):
+        return ConfigurationError(f"DATABASE_URL is invalid: {_driver_message(first)}.")
+    if isinstance(first, ssl.SSLError):
+        return DatabaseTlsFailed()
+    own = _meaning(error, first)
+    return own or (DatabaseUnavailable() if is_database_away(error) else None)
+
+
+def _meaning(error: Exception, first: BaseException) -> DatabaseError | None:
+    """Our own error for a driver error: by its message if the SQLSTATE is ambiguous."""
+    state = _sqlstate(error) if isinstance(error, DBAPIError) else ""
+    if state in SPOKEN_STATES and (is_database_away(error) or state == "55000"):
+        for words, kind in SPOKEN:
+            if words.search(str(first)):
+                return kind()
+    return meaning_of_state(state)
+
+
+def _driver_error(error: BaseException) -> BaseException:
+    """The error of the database driver at the end of a chain of causes."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def meaning_of_state(state: str) -> DatabaseError | None:
+    """Our own error for a SQLSTATE; None if it stands for an invalid statement."""
+    for states, kind in MEANINGS.items():
+        if state.startswith(states):
+            return kind()
+    return DatabaseUnavailable() if state.startswith(AWAY_CLASSES) else None
+
+
+@contextmanager
+def translated_faults() -> Iterator[None]:
+    """Raise our own errors for the many errors by which drivers report an unavailable database."""
+    try:
+        yield
+    except Exception as error:
+        own = translated(error)
+        if own is None:
+            raise
+        raise own from error
+
+
+@contextmanager
+def located_faults(url: str) -> Iterator[None]:
+    """Add the server and the reason to the error of an unavailable database.
+
+    Only for the operator of this process: others must not see the address.
+    """
+    try:
+        yield
+    except DatabaseUnavailable as error:
+        kind = type(error)
+        if kind not in LOCATED or error.message != kind().message or error.__cause__ is None:
+            raise
+        raise kind(LOCATED[kind].format(where=server_of(url), why=reason_of(error))) from error
+
+
+def server_of(url: str) -> str:
+    """The host and port in a database address, without user and password."""
+    address = parse_database_url(url)
+    host = address.host or address.query.get("host") or "localhost"
+    port = address.port or address.query.get("port") or DEFAULT_PORT
+    return f"{host}:{port}"
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a connection failed, in the words of the operating system or the server."""
+    first = _driver_error(error)
+    if isinstance(first, TimeoutError):
+        return "no response in time"
+    if isinstance(first, ssl.SSLError):
+        return _database_tls_reason(first)
+    if isinstance(first, OSError) and first.errno is not None and first.errno > 0:
+        return os.strerror(first.errno)
+    return _driver_message(first)
+
+
+def _database_tls_reason(error: ssl.SSLError) -> str:
+    """Why the TLS connection to the database failed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message.rstrip('.')})"
+    return (error.reason or str(error)).replace("_", " ").lower()
+
+
+def _driver_message(error: BaseException) -> str:
+    """The message of the database driver, without a period at its end."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(text).rstrip(".")
+
+
+# Smaller ids are assigned by hand in the sources of PostgreSQL, the same in every version.
+FIRST_UNSTABLE_TYPE = 10_000
+
+_built_in_types: dict[frozenset[int], Sequence[Any]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class NoStatement:
+    """Stands for the query of asyncpg that was not sent.
+
+    Its name tells asyncpg that the statement it had prepared before is still there.
+    """
+
+    name: str = "none"
+
+
+class DriverConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
+    """A connection that saves round trips.
+
+    It sends the limits of a transaction together with its BEGIN: a separate statement would cost
+    two more round trips, because it is not kept prepared. And it asks for the description of
+    built-in types, such as arrays of numbers, once per process instead of once per connection:
+    that query takes the server longer than most of ours.
+    """
+
+    next_limits = ""
+
+    async def execute(self, query: str, *args: Any, **options: Any) -> Any:
+        """Run a command. The transactions of asyncpg, and so of SQLAlchemy, begin with one."""
+        if self.next_limits and query.startswith("BEGIN"):
+            query, self.next_limits = query + self.next_limits, ""
+        return await super().execute(query, *args, **options)
+
+    async def _introspect_types(
+        self,
+        typeoids: Iterable[int],
+        timeout: float | None,  # noqa: ASYNC109 - the signature of asyncpg
+    ) -> tuple[Sequence[Any], Any]:
+        """The description of types that this connection has not used yet.
+
+        Overrides a private method: if asyncpg renames it, every connection asks again.
+        """
+        wanted = frozenset(typeoids)
+        if wanted in _built_in_types:
+            return _built_in_types[wanted], NoStatement()
+        found, statement = await super()._introspect_types(wanted, timeout)
+        if max(wanted) < FIRST_UNSTABLE_TYPE:
+            _built_in_types[wanted] = found
+        return found, statement
+
 
 APPLICATION_NAME = "siteatlas"
 # Of backup and restore, whose statements may wait for their client.

@@ -9,11 +9,52 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Table, func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from siteatlas.errors import DatabaseError, SchemaNewer, SchemaOutdated
-from siteatlas.storage.faults import translated_faults
+from siteatlas.storage.engine import translated_faults
+from siteatlas.storage.models import (
+    Base,
+    Domain,
+    DomainProblem,
+    FeedEvent,
+    FeedHead,
+    Job,
+    JobAttempt,
+    RobotsFile,
+    Scan,
+    Sitemap,
+    SitemapLink,
+    SitemapScan,
+    SitemapUrl,
+    UrlChange,
+    WebhookDelivery,
+    WebhookEndpoint,
+)
+
+
+def table_of(model: type[Base]) -> Table:
+    """The table of a model."""
+    return Base.metadata.tables[model.__tablename__]
+
+
+DOMAINS = table_of(Domain)
+DOMAIN_PROBLEMS = table_of(DomainProblem)
+FEED_EVENTS = table_of(FeedEvent)
+FEED_HEAD = table_of(FeedHead)
+JOBS = table_of(Job)
+JOB_ATTEMPTS = table_of(JobAttempt)
+ROBOTS_FILES = table_of(RobotsFile)
+SCANS = table_of(Scan)
+SITEMAPS = table_of(Sitemap)
+SITEMAP_LINKS = table_of(SitemapLink)
+SITEMAP_SCANS = table_of(SitemapScan)
+SITEMAP_URLS = table_of(SitemapUrl)
+URL_CHANGES = table_of(UrlChange)
+WEBHOOK_DELIVERIES = table_of(WebhookDelivery)
+WEBHOOK_ENDPOINTS = table_of(WebhookEndpoint)
+
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 UPGRADE_LOCK = 0x5173A71A5

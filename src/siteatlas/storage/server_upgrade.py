@@ -16,13 +16,20 @@ from typing import Any
 
 from siteatlas.errors import DatabaseInUse, EmbeddedServerError, InputError
 from siteatlas.settings import Settings
-from siteatlas.storage.backup.archive import ArchiveReader
-from siteatlas.storage.backup.files import backup_source, backup_target
-from siteatlas.storage.backup.restoring import restore_backup
-from siteatlas.storage.backup.writing import write_backup
-from siteatlas.storage.embedded.binaries import MAJOR_VERSION, Programs, programs_of_major
-from siteatlas.storage.embedded.filesystem import directory_faults
-from siteatlas.storage.embedded.postmaster import Postmaster
+from siteatlas.storage.backup import (
+    ArchiveReader,
+    backup_source,
+    backup_target,
+    restore_backup,
+    write_backup,
+)
+from siteatlas.storage.embedded.files import (
+    MAJOR_VERSION,
+    Postmaster,
+    Programs,
+    directory_faults,
+    programs_of_major,
+)
 from siteatlas.storage.embedded.server import EmbeddedServer, written_major
 from siteatlas.storage.schema import upgrade_schema
 from siteatlas.storage.session import Database, create_database

@@ -8,12 +8,13 @@ process at a time; `main` and the command line bind it, other programs with `ope
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from functools import cache, partial
-from typing import Any
+from functools import cache, partial, wraps
+from typing import Any, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
 
-from sqlalchemy import Connection, Row, Select, event
+from sqlalchemy import Connection, Result, Row, Select, event
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
@@ -22,12 +23,104 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.orm import Session, SessionTransaction
 
-from siteatlas.aio.priority_semaphore import PrioritySemaphore
-from siteatlas.errors import DatabaseUnavailable
+from siteatlas.aio import PrioritySemaphore
+from siteatlas.errors import DatabaseBusy, DatabaseUnavailable
 from siteatlas.logs import get_logger
-from siteatlas.storage.autocommit import AutocommitSession
-from siteatlas.storage.engine import create_engine
-from siteatlas.storage.faults import translated_faults
+from siteatlas.storage.engine import create_engine, translated_faults
+
+Columns = TypeVarTuple("Columns")
+ValueT = TypeVar("ValueT")
+Parameters = Mapping[str, Any]
+
+
+class Reader(Protocol):
+    """What runs a SELECT: a session in a transaction, or one without."""
+
+    async def execute(
+        self, statement: Select[*Columns], params: Parameters | None = None, /
+    ) -> Result[*Columns]:
+        """The rows of a statement."""
+
+    async def scalar(
+        self, statement: Select[ValueT], params: Parameters | None = None, /
+    ) -> ValueT | None:
+        """The first column of the first row."""
+
+
+class AutocommitSession:
+    """Runs each statement in its own transaction.
+
+    It is not an `AsyncSession` and has no `begin`, `add` or `flush`, so that mypy refuses to pass
+    it to a function that writes: several writes belong into a transaction.
+    """
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def execute(
+        self, statement: Select[*Columns], params: Parameters | None = None, /
+    ) -> Result[*Columns]:
+        """The rows of a statement."""
+        async with self._session.begin():
+            return await self._session.execute(statement, params)
+
+    async def scalar(
+        self, statement: Select[ValueT], params: Parameters | None = None, /
+    ) -> ValueT | None:
+        """The first column of the first row."""
+        async with self._session.begin():
+            return await self._session.scalar(statement, params)
+
+
+TRIES = 4
+FIRST_PAUSE = 0.02
+
+P = ParamSpec("P")
+ResultT = TypeVar("ResultT")
+Transaction = Callable[P, Coroutine[Any, Any, ResultT]]
+
+
+@overload
+def retry_when_busy(transaction: Transaction[P, ResultT], /) -> Transaction[P, ResultT]: ...
+
+
+@overload
+def retry_when_busy(
+    *, before_retry: Callable[[], Awaitable[object]]
+) -> Callable[[Transaction[P, ResultT]], Transaction[P, ResultT]]: ...
+
+
+def retry_when_busy(
+    transaction: Transaction[P, ResultT] | None = None,
+    /,
+    *,
+    before_retry: Callable[[], Awaitable[object]] | None = None,
+) -> Transaction[P, ResultT] | Callable[[Transaction[P, ResultT]], Transaction[P, ResultT]]:
+    """Decorate a function that is one transaction: run it again from its start when it was busy.
+
+    The function opens its own session, so that nothing of a lost attempt is left in it. Use it as
+    `@retry_when_busy`, or as `@retry_when_busy(before_retry=...)` to clear the way first.
+    """
+
+    def decorate(function: Transaction[P, ResultT]) -> Transaction[P, ResultT]:
+        """Wrap one transaction function with retries."""
+
+        @wraps(function)
+        async def retried(*args: P.args, **kwargs: P.kwargs) -> ResultT:
+            """Run the transaction; retry it with increasing pauses while the database is busy."""
+            for attempt in range(1, TRIES):
+                try:
+                    return await function(*args, **kwargs)
+                except DatabaseBusy:
+                    if before_retry is not None:
+                        await before_retry()
+                    await asyncio.sleep(random.uniform(0.5, 1) * FIRST_PAUSE * 2**attempt)
+            return await function(*args, **kwargs)
+
+        return retried
+
+    return decorate if transaction is None else decorate(transaction)
+
 
 __all__ = [
     "AsyncConnection",

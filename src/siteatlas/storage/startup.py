@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from siteatlas.aio.background import background_task
+from siteatlas.aio import background_task
 from siteatlas.errors import (
     DatabaseConnectionsExhausted,
     DatabaseUnavailable,
@@ -15,17 +15,11 @@ from siteatlas.errors import (
     EmbeddedServerUnavailable,
 )
 from siteatlas.logs import get_logger
-from siteatlas.settings import Settings
-from siteatlas.settings_loading import load_settings
+from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.embedded.server import EmbeddedServer, announce_to_log
-from siteatlas.storage.faults import located_faults, reason_of, server_of
+from siteatlas.storage.engine import located_faults, reason_of, server_of
 from siteatlas.storage.schema import require_schema, upgrade_schema
-from siteatlas.storage.session import (
-    REQUEST_LIMITS,
-    Database,
-    bind_database,
-    create_database,
-)
+from siteatlas.storage.session import REQUEST_LIMITS, Database, bind_database, create_database
 
 LOOK_SECONDS = 2.0
 REST_SECONDS = 30.0
@@ -165,3 +159,6 @@ async def _open_database(
     finally:
         bind_database(None)
         await database.close()
+
+
+__all__ = ["open_storage"]

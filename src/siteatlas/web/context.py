@@ -2,19 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Annotated, Protocol, TypeVar
+from urllib.parse import parse_qs
 
 from fastapi import Depends, Request
 
-from siteatlas.access.installation import Installation
-from siteatlas.insights.changes_over_time import ChangesOverTime
-from siteatlas.insights.health import DatabaseState
-from siteatlas.insights.problem_totals import ProblemTotal
-from siteatlas.insights.queue_load import QueueLoad
+from siteatlas.access.keys import Installation
+from siteatlas.catalog.problems import ProblemTotal
+from siteatlas.catalog.publications import ChangesOverTime
+from siteatlas.errors import ConflictError, InputError, NotFoundError, NotOwner
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.queue.metrics import DatabaseState
+from siteatlas.queue.views import QueueLoad
 from siteatlas.settings import Settings
 from siteatlas.storage.session import AsyncSession, get_session
+
+ItemT = TypeVar("ItemT")
+
+
+async def apply_to_each(
+    items: Iterable[ItemT], action: Callable[[ItemT], Awaitable[object]]
+) -> int:
+    """Apply an action to the items one by one; return how many it changed.
+
+    An item that is gone, belongs to another user or is in another state is left alone.
+    """
+    changed = 0
+    for item in items:
+        try:
+            await action(item)
+        except (ConflictError, NotFoundError, NotOwner):
+            continue
+        changed += 1
+    return changed
+
+
+MAX_FIELDS = 1_000
+
+
+class Form:
+    """The values of a form by name."""
+
+    def __init__(self, values: dict[str, list[str]]) -> None:
+        self._values = values
+
+    def value(self, name: str) -> str:
+        """The value of a field without surrounding blanks; empty if it is absent."""
+        return self._values.get(name, [""])[-1].strip()
+
+    def many(self, name: str) -> list[str]:
+        """All values of a field that can be given several times."""
+        return [value.strip() for value in self._values.get(name, []) if value.strip()]
+
+    def number(self, name: str, what: str, *, least: float, most: float) -> float | None:
+        """A number within these bounds; None for an empty field. `what` names it in the error."""
+        text = self.value(name)
+        if not text:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value <= most:
+            raise InputError(f"{what} must be a number from {least:,} to {most:,}.")
+        return value
+
+    def whole_number(self, name: str, what: str, *, most: int) -> int | None:
+        """A whole number above zero; None for an empty field."""
+        value = self.number(name, what, least=1, most=most)
+        if value is not None and not value.is_integer():
+            raise InputError(f"{what} must be a whole number.")
+        return None if value is None else int(value)
+
+    def is_checked(self, name: str) -> bool:
+        """Whether a checkbox is checked."""
+        return name in self._values
+
+
+async def read_form(request: Request) -> Form:
+    """The submitted form; the body is limited like that of every request."""
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        return Form(parse_qs(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    except ValueError as error:
+        raise InputError(f"A form can have at most {MAX_FIELDS:,} fields.") from error
+
 
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 

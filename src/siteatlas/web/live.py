@@ -18,10 +18,9 @@ from fastapi.responses import StreamingResponse
 from siteatlas import __version__
 from siteatlas.access.authentication import is_still_admitted
 from siteatlas.access.identity import CurrentIdentity
-from siteatlas.access.limits import CurrentLimits
-from siteatlas.access.marks import READ
+from siteatlas.access.limits import READ, CurrentLimits
+from siteatlas.catalog.overview import read_activity
 from siteatlas.errors import SiteatlasError
-from siteatlas.insights.activity import read_activity
 from siteatlas.logs import get_logger
 from siteatlas.storage.session import get_autocommit_session
 

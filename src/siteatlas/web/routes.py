@@ -11,37 +11,23 @@ from siteatlas.web.pages import (
     domain,
     domains,
     jobs,
-    keys,
-    login,
     overview,
-    patterns,
-    problems,
-    scan,
-    search,
-    sitemap,
     system,
     url,
     webhooks,
 )
-from siteatlas.web.static_files import install_static_files
-from siteatlas.web.templating import render_error
+from siteatlas.web.templating import install_static_files, render_error
 
 ROUTERS = (
     overview.router,
     domains.router,
     domain.router,
     url.router,
-    sitemap.router,
     changes.router,
     jobs.router,
-    problems.router,
     system.router,
     webhooks.router,
-    keys.router,
-    scan.router,
-    search.router,
     live.router,
-    login.router,
 )
 
 
@@ -53,5 +39,5 @@ def install_web(app: FastAPI, services: Services) -> None:
     for router in ROUTERS:
         app.include_router(router)
     if services.settings.log_level == "debug":
-        app.include_router(patterns.router)
+        app.include_router(system.patterns_router)
     install_static_files(app)

@@ -4,26 +4,210 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
-from fastapi import Request
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from siteatlas import __version__
 from siteatlas.access.authentication import AccessControl
 from siteatlas.access.identity import identity_of
 from siteatlas.access.keys import MAX_EXPIRY_DAYS
-from siteatlas.access.scopes import Scope as AccessScope
+from siteatlas.access.keys import Scope as AccessScope
+from siteatlas.access.limits import PUBLIC, READ, AccessMark
+from siteatlas.errors import SiteatlasError
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.settings import MAX_INTERVAL_HOURS, MAX_PAGES, MIN_INTERVAL_HOURS
-from siteatlas.web import charts, formatting
-from siteatlas.web.static_files import STATIC
+from siteatlas.web import charts
+
+THIN_SPACE = "\u2009"
+MINUS = "\u2212"
+NOTHING = "\u2013"
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+STEP_OF_BYTES = 1_000
+UNITS_OF_BYTES = ("B", "kB", "MB", "GB", "TB")
+UNITS_OF_TIME = (("year", 365 * DAY), ("month", 30 * DAY), ("day", DAY), ("hour", HOUR))
+
+
+@dataclass(frozen=True, slots=True)
+class Tone:
+    """How a state looks: the name of its colour, its sign and its word."""
+
+    colour: str
+    sign: str
+    word: str
+
+
+# Of jobs, scans, domains and documents; a word that is not listed is shown as it is.
+TONES = {
+    "pending": Tone("waiting", "◷", "waiting"),
+    "processing": Tone("running", "◐", "running"),
+    "running": Tone("running", "◐", "running"),
+    "completed": Tone("good", "✓", "completed"),
+    "complete": Tone("good", "✓", "complete"),
+    "published": Tone("good", "✓", "completed"),
+    "unchanged": Tone("good", "=", "unchanged"),
+    "partial": Tone("warn", "!", "partial"),
+    "cut": Tone("warn", "!", "truncated"),
+    "failed": Tone("bad", "✕", "failed"),
+    "unread": Tone("bad", "✕", "not read"),
+    "cancelled": Tone("moved", "⊘", "cancelled"),
+    "paused": Tone("waiting", "‖", "paused"),
+    "never": Tone("waiting", "◷", "not scanned yet"),
+    "accepted": Tone("good", "✓", "accepted"),
+    "rejected": Tone("waiting", "✕", "rejected"),
+    "skipped": Tone("waiting", "⊘", "skipped"),
+    "delivered": Tone("good", "✓", "delivered"),
+    "failing": Tone("bad", "✕", "failing"),
+    "disabled": Tone("waiting", "‖", "disabled"),
+    "active": Tone("good", "✓", "active"),
+    "expired": Tone("waiting", "⌛", "expired"),
+    "revoked": Tone("moved", "⊘", "revoked"),
+    "gone": Tone("bad", "✕", "gone"),
+}
+
+
+def tone(state: str | None) -> Tone:
+    """How a state looks."""
+    return TONES.get(state or "never", Tone("waiting", "·", str(state)))
+
+
+def code_spans(text: str) -> Markup:
+    """A sentence whose parts between backticks are code."""
+    parts = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else part
+        for place, part in enumerate(parts)
+    )
+
+
+def number(value: float | None) -> str:
+    """A number in groups of three digits."""
+    if value is None:
+        return NOTHING
+    return f"{value:,}".replace(",", THIN_SPACE)
+
+
+def signed(value: int) -> str:
+    """A difference with its sign."""
+    return f"{'+' if value > 0 else MINUS if value < 0 else '±'}{number(abs(value))}"
+
+
+def size(value: float | None) -> str:
+    """A number of bytes in the largest unit that leaves a number above one."""
+    if value is None:
+        return NOTHING
+    amount, units = float(value), iter(UNITS_OF_BYTES)
+    unit = next(units)
+    while amount >= STEP_OF_BYTES and unit != UNITS_OF_BYTES[-1]:
+        amount, unit = amount / STEP_OF_BYTES, next(units)
+    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def duration(seconds: float | None) -> str:
+    """How long something took."""
+    if seconds is None:
+        return NOTHING
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < MINUTE:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), MINUTE)
+    if minutes < MINUTE:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, MINUTE)
+    return f"{hours} h {minutes} min"
+
+
+def relative(moment: datetime, now: datetime) -> str:
+    """When something was or will be, from now; the page keeps it true by a script."""
+    seconds = (moment - now).total_seconds()
+    amount, unit = _largest_unit(abs(seconds))
+    text = f"{amount} {unit}{'' if amount == 1 else 's'}"
+    return f"in {text}" if seconds > 0 else f"{text} ago"
+
+
+def _largest_unit(seconds: float) -> tuple[int, str]:
+    for unit, length in (*UNITS_OF_TIME, ("minute", MINUTE)):
+        if seconds >= length:
+            return round(seconds / length), unit
+    return round(seconds), "second"
+
+
+def exact(moment: datetime) -> str:
+    """A moment in UTC, for the tooltip of a relative time."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def machine_time(moment: datetime) -> str:
+    """A moment for the attribute `datetime`."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def url_parts(url: str) -> tuple[str, str]:
+    """The origin of an address, which is shown dimmed, and the rest."""
+    parts = urlsplit(url)
+    origin = f"{parts.scheme}://{parts.netloc}"
+    return (origin, url[len(origin) :] or "/") if url.startswith(origin) else ("", url)
+
+
+def plural(count: float, one: str, many: str | None = None) -> str:
+    """A count with its noun."""
+    return f"{number(count)} {one if count == 1 else many or one + 's'}"
+
+
+STATIC = Path(__file__).parent / "static"
+REVALIDATED = {"Cache-Control": "no-cache"}
+IMMUTABLE = {"Cache-Control": "public, max-age=31536000, immutable"}
+REFERENCE = "/docs"
+# Paths of data, scripts and streams. All others are pages, which a link from anywhere may lead to.
+NOT_PAGES = ("/api/", "/static/", "/health", "/metrics", "/events", "/openapi.json")
+
+
+class VersionedFiles(StaticFiles):
+    """Files that a browser may keep.
+
+    An address with a version always has the same content; any other is revalidated each time,
+    so that an update is seen. They are public: they hold code and no data.
+    """
+
+    access: AccessMark = PUBLIC.dependency
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Serve a static file with the `Cache-Control` of its address."""
+        response = await super().get_response(path, scope)
+        versioned = (
+            scope["query_string"].startswith(b"v=") and response.status_code == HTTPStatus.OK
+        )
+        response.headers.update(IMMUTABLE if versioned else REVALIDATED)
+        return response
+
+
+def is_page(path: str) -> bool:
+    """Whether people open this path by following a link."""
+    return not path.startswith(NOT_PAGES)
+
+
+def install_static_files(app: FastAPI) -> None:
+    """Serve `/static`, and the API reference at `/docs`."""
+    app.mount("/static", VersionedFiles(directory=STATIC), name="static")
+    app.add_api_route(REFERENCE, show_reference, include_in_schema=False, dependencies=[READ])
+
+
+async def show_reference() -> FileResponse:
+    """The interactive reference; all its parts come from this process."""
+    return FileResponse(STATIC / "docs.html", headers=REVALIDATED)
+
 
 SEE_OTHER = 303
 EMPTY: Mapping[str, str] = {}
@@ -57,20 +241,20 @@ def environment() -> Environment:
         undefined=StrictUndefined,
     )
     made.filters |= {
-        "code_spans": formatting.code_spans,
-        "number": formatting.number,
-        "signed": formatting.signed,
-        "size": formatting.size,
-        "duration": formatting.duration,
-        "exact": formatting.exact,
-        "url_parts": formatting.url_parts,
-        "tone": formatting.tone,
+        "code_spans": code_spans,
+        "number": number,
+        "signed": signed,
+        "size": size,
+        "duration": duration,
+        "exact": exact,
+        "url_parts": url_parts,
+        "tone": tone,
     }
     made.globals |= {
         "asset": asset,
         "charts": charts,
         "limits": LIMITS,
-        "plural": formatting.plural,
+        "plural": plural,
         "navigation": NAVIGATION,
         "admin_navigation": ADMIN_NAVIGATION,
         "version": __version__,
@@ -135,12 +319,65 @@ def asset(path: str) -> str:
     return f"/static/{path}?v={digest}"
 
 
-def when(moment: datetime | None, *, otherwise: str = formatting.NOTHING) -> Markup:
+def when(moment: datetime | None, *, otherwise: str = NOTHING) -> Markup:
     """A relative time with the exact one as its tooltip."""
     if moment is None:
         return Markup("{}").format(otherwise)
     return Markup('<time datetime="{}" title="{}" data-relative>{}</time>').format(
-        formatting.machine_time(moment),
-        formatting.exact(moment),
-        formatting.relative(moment, datetime.now(UTC)),
+        machine_time(moment),
+        exact(moment),
+        relative(moment, datetime.now(UTC)),
     )
+
+
+ADVICE = {
+    "no_sitemap": "Open the site in a browser and look for a sitemap. If you know its address, "
+    "submit that instead of the host.",
+    "robots_unreachable": "Nothing is read until robots.txt can be fetched. Try again later, or "
+    "set SITEATLAS_ROBOTS_UNREACHABLE=proceed.",
+    "blocked": "The site blocks automated clients. Ask its operator to allow the user "
+    "agent of this installation.",
+    "rate_limited": "The site asked for a pause; the job continues by itself when it is over.",
+    "dns_name_unknown": "Check the spelling of the host.",
+    "truncated": "The transfer ended early. The next scan reads the document again.",
+    "xml_malformed": "The document is read up to the error. Ask the site to correct it.",
+    "payment_required": "The site requires payment from automated clients.",
+    "timeout": "The site answered too slowly. Try again when it is less busy.",
+    "egress_denied": "The address leads into a private network. If it is yours, add it to "
+    "SITEATLAS_EGRESS_ALLOW.",
+    "html_instead": "A web page was found where a sitemap should be. Check the address in "
+    "robots.txt or in the index.",
+    "url_limit": "Raise the limit of the scan, or SITEATLAS_MAX_URLS_PER_SCAN.",
+    "too_many_entries": "The document is larger than the protocol allows. Ask the site to split "
+    "it.",
+}
+SCAN_AGAIN = "Retry the job. If it fails again, the details below say where it stopped."
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A code with what it means and what to do."""
+
+    code: str
+    meaning: str
+    advice: str
+
+
+def explain(code: str | None) -> Explanation | None:
+    """What an error code means; None without one."""
+    if code is None:
+        return None
+    return Explanation(code, _meanings().get(code, code), ADVICE.get(code, SCAN_AGAIN))
+
+
+@cache
+def _meanings() -> dict[str, str]:
+    """The message of every error class, and the description of every problem, by code."""
+    known = {kind.code: kind.__doc__ or kind.code for kind in _all_errors(SiteatlasError)}
+    described = {code.value: code.meaning for code in ProblemCode}
+    return described | {code: " ".join(text.split()) for code, text in known.items()}
+
+
+def _all_errors(kind: type[SiteatlasError]) -> list[type[SiteatlasError]]:
+    """A class of errors with all classes below it."""
+    return [kind, *(one for below in kind.__subclasses__() for one in _all_errors(below))]

@@ -6,10 +6,8 @@ import io
 
 from sqlalchemy import text
 
-from siteatlas.queue.restored_jobs import refuse_while_workers_run, requeue_restored_jobs
-from siteatlas.storage.backup.archive import ArchiveReader
-from siteatlas.storage.backup.restoring import restore_backup
-from siteatlas.storage.backup.writing import backed_up_tables, write_backup
+from siteatlas.queue.operator_actions import refuse_while_workers_run, requeue_restored_jobs
+from siteatlas.storage.backup import ArchiveReader, backed_up_tables, restore_backup, write_backup
 from siteatlas.storage.session import Database
 from tests.fixtures.database import transaction
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 from sqlalchemy import func, select
 
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.processing import Processor
-from siteatlas.queue.new_job import SubmittedJob
+from siteatlas.processor.steps import JobActivity
+from siteatlas.queue.fence import SubmittedJob
 from siteatlas.queue.operator_actions import cancel
 from siteatlas.storage.models import Job
 from siteatlas.storage.session import get_background_session

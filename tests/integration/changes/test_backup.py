@@ -13,8 +13,8 @@ import httpx
 import pytest
 from sqlalchemy import func, select, text, update
 
-from siteatlas.access.keys import KeyRequest, create_key, revoke
-from siteatlas.access.scopes import Scope
+from siteatlas.access.keys import KeyRequest, Scope, create_key, revoke
+from siteatlas.catalog.access import find_key_view
 from siteatlas.errors import (
     BackupInvalid,
     DatabaseError,
@@ -22,12 +22,15 @@ from siteatlas.errors import (
     DatabaseNotEmpty,
     SchemaNewer,
 )
-from siteatlas.insights.keys import find_key_view
-from siteatlas.queue.workers import WorkerReport, report_worker, sign_off_worker
-from siteatlas.storage.backup import archive
-from siteatlas.storage.backup.archive import ArchiveWriter, Manifest, TableContents
-from siteatlas.storage.backup.files import backup_target
-from siteatlas.storage.backup.writing import backed_up_tables
+from siteatlas.queue.fence import WorkerReport, report_worker, sign_off_worker
+from siteatlas.storage import backup as archive
+from siteatlas.storage.backup import (
+    ArchiveWriter,
+    Manifest,
+    TableContents,
+    backed_up_tables,
+    backup_target,
+)
 from siteatlas.storage.models import ApiKey, Domain, JobStatus, SitemapUrl
 from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
 from siteatlas.storage.session import Database

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from siteatlas.insights import scan_comparison
-from siteatlas.insights.scan_comparison import compare_scans
+from siteatlas.catalog import comparison as scan_comparison
+from siteatlas.catalog.comparison import compare_scans
 from tests.fixtures.changes import add_changes, add_published_scan
 from tests.fixtures.changing_site import ChangingSite
 from tests.fixtures.database import transaction

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from siteatlas.errors import BackupInvalid, SiteatlasError
-from siteatlas.storage.backup.archive import ArchiveWriter, Manifest, TableContents
+from siteatlas.storage.backup import ArchiveWriter, Manifest, TableContents
 from siteatlas.storage.schema import needed_revision
 from siteatlas.storage.session import Database
 from tests.fixtures.database import transaction

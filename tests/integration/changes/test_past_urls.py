@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.catalog.url_lists import find_past_number
 from siteatlas.errors import PastStateUnavailable
-from siteatlas.insights.past_urls import find_past_number
 from siteatlas.storage.models import FeedHead, Scan
 from tests.fixtures.changes import add_old_scans, add_published_scan
 from tests.fixtures.changing_site import ChangingSite

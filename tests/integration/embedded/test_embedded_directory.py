@@ -16,9 +16,8 @@ from siteatlas.errors import (
     EmbeddedServerError,
     EmbeddedVersionMismatch,
 )
-from siteatlas.storage.embedded import binaries
-from siteatlas.storage.embedded.binaries import installed_programs
-from siteatlas.storage.embedded.server_user import server_user_for
+from siteatlas.storage.embedded import files as binaries
+from siteatlas.storage.embedded.files import installed_programs, server_user_for
 from tests.fixtures.embedded import (
     HOLD_UNTIL_INPUT,
     IS_ROOT,

@@ -16,10 +16,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from siteatlas.storage.embedded import deadline
-from siteatlas.storage.embedded.cluster import RECOVERING, STARTING
-from siteatlas.storage.embedded.postmaster import Postmaster, process_lives
-from siteatlas.storage.embedded.server import EmbeddedServer
+from siteatlas.storage.embedded import server as deadline
+from siteatlas.storage.embedded.files import Postmaster, process_lives
+from siteatlas.storage.embedded.server import RECOVERING, STARTING, EmbeddedServer
 from tests.fixtures.embedded import (
     HOLD_UNTIL_INPUT,
     IS_ROOT,

@@ -11,14 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from siteatlas.errors import ConfigurationError, EmbeddedDirectoryUnusable, EmbeddedServerError
-from siteatlas.storage.embedded.binaries import COPIES, installed_programs, programs_for
-from siteatlas.storage.embedded.cluster import Cluster
-from siteatlas.storage.embedded.deadline import Deadline
-from siteatlas.storage.embedded.owned_files import MAX_READ_BYTES, owned_sizes, read_owned
-from siteatlas.storage.embedded.postmaster import Postmaster
-from siteatlas.storage.embedded.server import EmbeddedServer
-from siteatlas.storage.embedded.server_user import ServerUser, server_user_for
+from siteatlas.errors import (
+    ConfigurationError,
+    EmbeddedDirectoryUnusable,
+    EmbeddedServerError,
+)
+from siteatlas.storage.embedded.files import (
+    COPIES,
+    MAX_READ_BYTES,
+    Postmaster,
+    ServerUser,
+    installed_programs,
+    owned_sizes,
+    programs_for,
+    read_owned,
+    server_user_for,
+)
+from siteatlas.storage.embedded.server import Cluster, Deadline, EmbeddedServer
 from tests.fixtures.embedded import IS_ROOT, is_running, silent_server
 
 only_root = pytest.mark.skipif(not IS_ROOT, reason="needs root, who alone has several users")

@@ -7,12 +7,17 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import update
 
+from siteatlas.catalog import change_feed as changes
+from siteatlas.catalog.change_feed import (
+    ChangeView,
+    FeedFilter,
+    FeedPage,
+    FeedPosition,
+    changed_fields,
+    list_changes,
+    read_head,
+)
 from siteatlas.errors import CursorExpired, CursorInvalid, InputError
-from siteatlas.insights import changes
-from siteatlas.insights.change_views import ChangeView, FeedPage, changed_fields
-from siteatlas.insights.changes import list_changes
-from siteatlas.insights.feed_positions import FeedPosition, read_head
-from siteatlas.insights.feed_windows import FeedFilter
 from siteatlas.storage.models import Domain, FeedHead
 from siteatlas.storage.session import AsyncSession, Database, get_snapshot_session
 from tests.fixtures.changes import add_changes, add_event, add_published_scan, next_number
@@ -103,7 +108,7 @@ async def test_a_page_says_which_numbers_it_completes(session: AsyncSession):
 
 
 async def test_a_page_is_bounded_in_bytes(session: AsyncSession, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("siteatlas.insights.page_reading.MAX_PAGE_BYTES", 10_000)
+    monkeypatch.setattr("siteatlas.catalog.paging.MAX_PAGE_BYTES", 10_000)
     domain = await add_domain(session)
     sitemap = await add_sitemap(session, domain)
     scan = await add_published_scan(session, domain)

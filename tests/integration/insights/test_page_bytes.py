@@ -9,15 +9,13 @@ import orjson
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.insights import page_reading
-from siteatlas.insights.candidates import list_candidates
-from siteatlas.insights.jobs import list_jobs
-from siteatlas.insights.page_reading import MAX_PAGE_BYTES
-from siteatlas.insights.pages import Page
-from siteatlas.insights.scan_comparison import compare_scans
-from siteatlas.insights.sitemaps import list_sitemaps
-from siteatlas.insights.url_filters import UrlFilter
-from siteatlas.insights.urls import list_domain_urls
+from siteatlas.catalog import paging as page_reading
+from siteatlas.catalog.comparison import compare_scans
+from siteatlas.catalog.domains import list_candidates
+from siteatlas.catalog.paging import MAX_PAGE_BYTES, Page
+from siteatlas.catalog.sitemaps import list_sitemaps
+from siteatlas.catalog.url_lists import UrlFilter, list_domain_urls
+from siteatlas.queue.views import list_jobs
 from siteatlas.storage.models import Domain
 from tests.fixtures.changes import add_changes, add_published_scan
 from tests.fixtures.records import (

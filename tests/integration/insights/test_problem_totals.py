@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.insights.problem_totals import ProblemTotals
+from siteatlas.catalog.problems import ProblemTotals
 from siteatlas.storage.models import DomainProblem
 from tests.fixtures.records import add_domain, add_sitemap
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.insights import newest_numbers
-from siteatlas.insights.overview import latest_scans_with_changes
-from siteatlas.insights.publications import list_publications
+from siteatlas.catalog import publications as newest_numbers
+from siteatlas.catalog.overview import latest_scans_with_changes
+from siteatlas.catalog.publications import list_publications
 from siteatlas.storage.models import Domain
 from tests.fixtures.changes import add_event, add_published_scan
 from tests.fixtures.records import add_domain, every_page

@@ -9,9 +9,15 @@ from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import InputError
-from siteatlas.insights.jobs import count_jobs_by_status, find_job, list_attempts, list_jobs
-from siteatlas.insights.workers import any_worker_alive, list_workers
-from siteatlas.queue.workers import WorkerReport, report_worker
+from siteatlas.queue.fence import WorkerReport, report_worker
+from siteatlas.queue.views import (
+    any_worker_alive,
+    count_jobs_by_status,
+    find_job,
+    list_attempts,
+    list_jobs,
+    list_workers,
+)
 from siteatlas.storage.models import AttemptOutcome, Job, JobAttempt, Worker
 from tests.fixtures.records import add_domain, add_job
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.insights.change_views import ChangeView
-from siteatlas.insights.pages import Page
-from siteatlas.insights.url_history import list_url_history
-from siteatlas.storage.hashes import url_hash
+from siteatlas.catalog.change_feed import ChangeView
+from siteatlas.catalog.paging import Page
+from siteatlas.catalog.url_lists import list_url_history
+from siteatlas.catalog.urls import url_hash
 from siteatlas.storage.models import Scan, Sitemap, UrlChange
 from tests.fixtures.changes import add_published_scan
 from tests.fixtures.records import (

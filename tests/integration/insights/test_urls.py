@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.errors import CursorInvalid
-from siteatlas.insights import urls
-from siteatlas.insights.pages import MAX_BIGINT, MIN_BIGINT, Page
-from siteatlas.insights.url_filters import ListingState, UrlExtra, UrlFilter
-from siteatlas.insights.urls import (
+from siteatlas.catalog import url_lists as urls
+from siteatlas.catalog.paging import MAX_BIGINT, MIN_BIGINT, Page
+from siteatlas.catalog.url_lists import (
+    ListingState,
+    UrlExtra,
+    UrlFilter,
     UrlView,
     list_domain_urls,
     list_sitemap_urls,
     search_urls,
 )
-from siteatlas.storage.hashes import url_hash
+from siteatlas.catalog.urls import url_hash
+from siteatlas.errors import CursorInvalid
 from siteatlas.storage.models import Domain
 from tests.fixtures.records import add_domain, add_sitemap, add_urls, every_page
 

@@ -8,19 +8,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import func, select, update
 
+from siteatlas.catalog import webhooks as webhook_deliveries
+from siteatlas.catalog.webhooks import claim_endpoints, prune_deliveries, record_delivered
 from siteatlas.errors import CursorExpired, WebhookNotFound
-from siteatlas.insights.health import pool_state
 from siteatlas.notify import endpoints
-from siteatlas.notify.dispatcher import Dispatcher
-from siteatlas.notify.schedule import RETRY_DELAYS
+from siteatlas.notify.delivery import Dispatcher
+from siteatlas.notify.messages import RETRY_DELAYS
+from siteatlas.queue.metrics import pool_state
 from siteatlas.settings import Settings
 from siteatlas.storage.models import Domain, FeedHead, WebhookDelivery
-from siteatlas.storage.statements import webhook_deliveries
-from siteatlas.storage.statements.webhook_deliveries import (
-    claim_endpoints,
-    prune_deliveries,
-    record_delivered,
-)
 from tests.fixtures.changes import add_published_scan
 from tests.fixtures.database import transaction
 from tests.fixtures.waiting import wait_until

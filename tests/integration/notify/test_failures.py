@@ -9,7 +9,7 @@ from sqlalchemy import func, text, update
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from siteatlas.notify.schedule import RETRY_DELAYS
+from siteatlas.notify.messages import RETRY_DELAYS
 from siteatlas.storage.models import Domain
 from tests.fixtures.changes import add_event, add_published_scan
 from tests.fixtures.database import transaction

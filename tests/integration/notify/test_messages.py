@@ -139,7 +139,7 @@ async def test_an_endpoint_gets_only_its_types_and_its_sites(receiver: Receiver,
 async def test_numbers_without_a_message_are_passed_in_steps(
     receiver: Receiver, domain: Domain, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("siteatlas.insights.webhook_messages.MAX_NUMBERS", 2)
+    monkeypatch.setattr("siteatlas.catalog.webhooks.MAX_NUMBERS", 2)
     created = await add_endpoint(receiver, types=["scan.failed"])
     for _ in range(7):
         await publish(domain)
@@ -153,7 +153,7 @@ async def test_numbers_without_a_message_are_passed_in_steps(
 async def test_several_events_of_one_number_hide_no_later_message(
     receiver: Receiver, domain: Domain, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("siteatlas.insights.webhook_messages.MAX_PLACES", 2)
+    monkeypatch.setattr("siteatlas.catalog.webhooks.MAX_PLACES", 2)
     await add_endpoint(receiver, types=["robots.changed", "scan.failed"])
     async with transaction() as session:
         for _ in range(2):

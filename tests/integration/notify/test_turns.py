@@ -37,7 +37,7 @@ async def test_an_endpoint_returns_its_slot_when_its_time_is_up(receiver: Receiv
 async def test_passing_numbers_takes_turns_too(
     receiver: Receiver, domain: Domain, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("siteatlas.insights.webhook_messages.MAX_NUMBERS", 2)
+    monkeypatch.setattr("siteatlas.catalog.webhooks.MAX_NUMBERS", 2)
     created = await add_endpoint(receiver, types=["scan.failed"])
     for _ in range(5):
         await publish(domain)

@@ -12,8 +12,8 @@ from aiohttp import web
 from sqlalchemy import select, update
 
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.processing import Processor
+from siteatlas.processor.steps import JobActivity
 from siteatlas.storage.models import (
     FeedEvent,
     Scan,

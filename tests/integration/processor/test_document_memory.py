@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.processor import batch_writer, entry_memory, processing
-from siteatlas.processor.memory_budget import EntryMemoryBudget
+from siteatlas.catalog import urls
+from siteatlas.catalog.write_batch import WriteBatch, flush_batch
+from siteatlas.processor import entries as entry_memory
+from siteatlas.processor import processing
+from siteatlas.processor import steps as batch_writer
+from siteatlas.processor.entries import EntryMemoryBudget
 from siteatlas.processor.recorder import CHILDREN_PER_CHUNK, FLUSH_DOCUMENTS_WHEN_SPENT
 from siteatlas.storage.models import Sitemap, SitemapUrl
-from siteatlas.storage.statements import urls
-from siteatlas.storage.statements.write_batch import WriteBatch, flush_batch
 from tests.fixtures.pipeline import index, pages, rows_of, scan_server, urlset
 from tests.fixtures.site_server import SiteServer
 

@@ -11,8 +11,16 @@ import pytest
 from sqlalchemy import select
 
 from siteatlas.queue.completion import release
-from siteatlas.scanner.child_filter import ChildFilter
-from siteatlas.storage.models import Candidate, Domain, FeedEvent, Job, Scan, Sitemap, SitemapUrl
+from siteatlas.scanner.options import ChildFilter
+from siteatlas.storage.models import (
+    Candidate,
+    Domain,
+    FeedEvent,
+    Job,
+    Scan,
+    Sitemap,
+    SitemapUrl,
+)
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.changing_site import ChangingSite
 from tests.fixtures.database import transaction

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from sqlalchemy import func, update
 
+from siteatlas.catalog.sitemaps import MANUAL_GRACE_DAYS
 from siteatlas.net.address import parse_site
 from siteatlas.queue.submission import watch_site
-from siteatlas.scheduler.due_sites import enqueue_due_domains
+from siteatlas.scheduler.sitemap_scheduler import enqueue_due_domains
 from siteatlas.storage.models import (
     LOCAL_USER_ID,
     Candidate,
@@ -21,7 +22,6 @@ from siteatlas.storage.models import (
     SitemapScan,
 )
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.statements.sitemaps import MANUAL_GRACE_DAYS
 from tests.fixtures.pipeline import index, pages, rows_of, settings_for, urlset, work
 from tests.fixtures.queue import job_of, submit
 from tests.fixtures.site_server import SiteServer

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from siteatlas.processor import own_session
-from siteatlas.processor.own_session import process_domain_with_own_session
+from siteatlas.processor import processing as own_session
+from siteatlas.processor.processing import process_domain_with_own_session
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.log_lines import log_lines, logged

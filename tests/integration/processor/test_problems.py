@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.scanner.reading.lastmod_text import restored_text
+from siteatlas.scanner.reading.entries import restored_text
 from siteatlas.storage.models import DomainProblem, Scan, SitemapScan, SitemapUrl
 from tests.fixtures.pipeline import index, pages, rows_of, scan_server, urlset
 from tests.fixtures.site_server import SiteServer

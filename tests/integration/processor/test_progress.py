@@ -8,8 +8,8 @@ import pytest
 
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor import recorder
-from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.processing import Processor
+from siteatlas.processor.steps import JobActivity
 from siteatlas.storage.models import SitemapUrl
 from tests.fixtures.pipeline import index, pages, rows_of, settings_for, submit_server, urlset, work
 from tests.fixtures.queue import job_of, let_lease_expire, rescue_all, take_one

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from siteatlas.catalog.urls import load_entries
 from siteatlas.errors import DatabaseUnavailable
-from siteatlas.processor import known_documents
-from siteatlas.processor.memory_budget import MemoryBudget
+from siteatlas.processor import documents as known_documents
+from siteatlas.processor.entries import MemoryBudget
 from siteatlas.storage.models import Job, Sitemap, SitemapUrl
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.statements.urls import load_entries
 from tests.fixtures.pipeline import index, pages, rows_of, scan_server, urlset
 from tests.fixtures.reported import kinds_of_last_scan, scan_to_baseline
 from tests.fixtures.site_server import SiteServer

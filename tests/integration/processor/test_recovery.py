@@ -11,9 +11,8 @@ from sqlalchemy import select, text
 
 from siteatlas.errors import EgressDenied, SiteatlasError
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor.job_activity import JobActivity
-from siteatlas.processor.own_session import process_domain_with_own_session
-from siteatlas.processor.processing import Processor
+from siteatlas.processor.processing import Processor, process_domain_with_own_session
+from siteatlas.processor.steps import JobActivity
 from siteatlas.queue.claims import rescue
 from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.storage.models import Job, JobAttempt, Scan, Sitemap, SitemapScan, SitemapUrl

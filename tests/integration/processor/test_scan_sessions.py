@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import text
 
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.processing import Processor
+from siteatlas.processor.steps import JobActivity
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import BACKGROUND_LIMITS, REQUEST_LIMITS, bound_database
 from tests.fixtures.pipeline import index, pages, settings_for, submit_server, urlset

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from siteatlas.processor import publication
-from siteatlas.scanner.crawl.reasons import NAMED_REFUSED
+from siteatlas.scanner.crawl.site_scan import NAMED_REFUSED
 from siteatlas.storage.models import (
     LOCAL_USER_ID,
     Candidate,

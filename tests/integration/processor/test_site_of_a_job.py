@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.insights.jobs import list_jobs
 from siteatlas.queue.job_service import job_service
+from siteatlas.queue.views import list_jobs
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session, get_session
 from tests.fixtures.pipeline import pages, rows_of, settings_for, urlset, work

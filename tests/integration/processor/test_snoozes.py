@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.processing import Processor
+from siteatlas.processor.steps import JobActivity
 from siteatlas.queue.completion import MAX_SNOOZES
 from siteatlas.storage.models import Job
 from tests.fixtures.pipeline import pages, settings_for, submit_server, urlset

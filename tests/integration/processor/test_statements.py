@@ -11,10 +11,10 @@ from sqlalchemy import func, select, update
 
 from siteatlas.errors import JobCancelled, LeaseLost
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.processing import Processor
+from siteatlas.processor.steps import JobActivity
+from siteatlas.queue.claims import report_start
 from siteatlas.queue.fence import Claim
-from siteatlas.queue.leases import report_start
 from siteatlas.queue.opening import NewScan, open_new_scan
 from siteatlas.storage.models import Domain, Job, JobStatus, Scan
 from siteatlas.storage.session import (

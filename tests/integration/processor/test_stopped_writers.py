@@ -7,11 +7,13 @@ import asyncio
 import pytest
 from sqlalchemy import func, select, text
 
+from siteatlas.catalog.scans import open_scan
+from siteatlas.catalog.sitemaps import load_sitemaps
 from siteatlas.errors import DatabaseError
 from siteatlas.processor.documents import OpenedScan
-from siteatlas.processor.job_activity import JobActivity
-from siteatlas.processor.memory_budget import EntryMemoryBudget
+from siteatlas.processor.entries import EntryMemoryBudget
 from siteatlas.processor.recorder import Recorder
+from siteatlas.processor.steps import JobActivity
 from siteatlas.queue.fence import Claim
 from siteatlas.scanner.events import (
     DiscoveryMethod,
@@ -25,8 +27,6 @@ from siteatlas.scanner.events import (
 )
 from siteatlas.storage.models import Sitemap, SitemapScan, SitemapUrl
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.statements.known_sitemaps import load_sitemaps
-from siteatlas.storage.statements.scans import open_scan
 from tests.fixtures.database import transaction
 from tests.fixtures.queue import LEASE, submit, take_one
 

@@ -10,15 +10,15 @@ import pytest
 from aiohttp import web
 from sqlalchemy import func, insert, select
 
+from siteatlas.catalog import sitemaps as known_sitemaps
+from siteatlas.catalog.urls import url_hash
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor import processing
-from siteatlas.processor.job_activity import JobActivity
-from siteatlas.processor.processing import Processor
+from siteatlas.processor.processing import Processor, recount_site
 from siteatlas.processor.publication import record_cancellation
-from siteatlas.processor.recount import recount_site
+from siteatlas.processor.steps import JobActivity
 from siteatlas.queue.claims import claim
 from siteatlas.queue.fence import Claim
-from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import (
     Domain,
     Job,
@@ -30,7 +30,6 @@ from siteatlas.storage.models import (
     SitemapUrl,
 )
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.statements import known_sitemaps
 from tests.fixtures.pipeline import (
     index,
     pages,
@@ -113,9 +112,9 @@ async def test_what_another_scan_has_read_stays_when_a_later_one_does_not_ask_fo
 async def test_a_site_with_more_documents_than_are_loaded_is_scanned_without_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    few = known_sitemaps.LOAD.limit(None).limit(11)
+    few = known_sitemaps.LOAD_KNOWN_SITEMAPS.limit(None).limit(11)
     monkeypatch.setattr(known_sitemaps, "MAX_LOADED", 10)
-    monkeypatch.setattr(known_sitemaps, "LOAD", few)
+    monkeypatch.setattr(known_sitemaps, "LOAD_KNOWN_SITEMAPS", few)
     async with SiteServer(many_children(30)) as server:
         await scan_server(server)
         before = {row.url: row.id for row in await rows_of(Sitemap)}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import func, null, select, update
 
+from siteatlas.catalog import classification as change_classification
+from siteatlas.catalog import removals as removed_urls
+from siteatlas.catalog.classification import Lookup, SiteSize
 from siteatlas.errors import JobCancelled, LeaseLost
 from siteatlas.processor import settlement
-from siteatlas.processor.fenced_steps import FencedSteps
 from siteatlas.processor.publication import record_cancellation, record_failure
-from siteatlas.queue.held_removals import release_removals
-from siteatlas.queue.operator_actions import remove_domain_and_jobs
+from siteatlas.processor.steps import FencedSteps
+from siteatlas.queue.operator_actions import release_removals, remove_domain_and_jobs
 from siteatlas.storage.models import (
     LOCAL_USER_ID,
     Domain,
@@ -21,8 +23,6 @@ from siteatlas.storage.models import (
     Sitemap,
     UrlChange,
 )
-from siteatlas.storage.statements import change_classification, removed_urls
-from siteatlas.storage.statements.other_entries import Lookup, SiteSize
 from tests.fixtures.database import transaction
 from tests.fixtures.ended_scans import HOST, EndedScan, EndedSite, site_with_baseline
 from tests.fixtures.passing_time import let_minutes_pass

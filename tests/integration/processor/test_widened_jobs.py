@@ -13,14 +13,12 @@ import pytest
 from aiohttp import web
 from sqlalchemy import func, update
 
+from siteatlas.queue.claims import report_progress
 from siteatlas.queue.completion import complete, fail, release
-from siteatlas.queue.fence import Claim
-from siteatlas.queue.leases import report_progress
-from siteatlas.queue.new_job import NewJob, Priority, SubmittedJob
+from siteatlas.queue.fence import Claim, NewJob, Priority, SubmittedJob
 from siteatlas.queue.operator_actions import cancel
 from siteatlas.queue.submission import create_many
-from siteatlas.scheduler.due_sites import enqueue_due_domains
-from siteatlas.scheduler.sitemap_scheduler import TickReport
+from siteatlas.scheduler.sitemap_scheduler import TickReport, enqueue_due_domains
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, JobAttempt, JobStatus, Scan, Sitemap
 from siteatlas.storage.session import AsyncSession

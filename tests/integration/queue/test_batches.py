@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from sqlalchemy import delete, event, select
 
-from siteatlas.insights.batches import find_batch
 from siteatlas.net.address import parse_site
-from siteatlas.queue.batches import BatchEntry, close_batches, create_batch
 from siteatlas.queue.completion import complete, fail
+from siteatlas.queue.submission import BatchEntry, close_batches, create_batch
+from siteatlas.queue.views import find_batch
 from siteatlas.storage.models import LOCAL_USER_ID, Batch, Job
 from siteatlas.storage.session import Database, get_background_session
 from tests.fixtures.pipeline import rows_of

@@ -14,15 +14,17 @@ from siteatlas.queue.claims import (
     MAX_DEATHS,
     MAX_RESCUES,
     POISON_RESCUES,
+    clear_suspect,
+    forgive_rescues,
+    heartbeat,
+    mark_alone,
     release_orphans,
+    report_progress,
     rescue,
 )
 from siteatlas.queue.completion import release
 from siteatlas.queue.fair_order import SUSPECT_RESCUES
-from siteatlas.queue.fence import Claim
-from siteatlas.queue.leases import forgive_rescues, heartbeat, report_progress
-from siteatlas.queue.suspects import clear_suspect, mark_alone
-from siteatlas.queue.workers import WorkerReport, report_worker
+from siteatlas.queue.fence import Claim, WorkerReport, report_worker
 from siteatlas.storage.models import JobAttempt
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.queue import (

@@ -8,24 +8,20 @@ from uuid import UUID
 import pytest
 from sqlalchemy import func, select
 
+from siteatlas.catalog import domains as deleted_domains
+from siteatlas.catalog.domains import (
+    find_domain,
+    find_domain_view,
+    list_domains,
+    prune_deleted_domains,
+)
 from siteatlas.errors import DomainNotFound
-from siteatlas.insights.domains import find_domain_view, list_domains
-from siteatlas.insights.jobs import find_job
 from siteatlas.net.address import parse_site
 from siteatlas.queue.operator_actions import cancel, remove_domain_and_jobs, retry
+from siteatlas.queue.views import find_job
 from siteatlas.scheduler.sitemap_scheduler import prune
-from siteatlas.storage.models import (
-    Candidate,
-    Domain,
-    Scan,
-    Sitemap,
-    SitemapScan,
-    SitemapUrl,
-)
+from siteatlas.storage.models import Candidate, Domain, Scan, Sitemap, SitemapScan, SitemapUrl
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.statements import deleted_domains
-from siteatlas.storage.statements.deleted_domains import prune_deleted_domains
-from siteatlas.storage.statements.domains import find_domain
 from tests.fixtures.pipeline import (
     index,
     pages,

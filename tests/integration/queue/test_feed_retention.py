@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select, update
 
+from siteatlas.catalog.change_feed import list_changes
 from siteatlas.errors import CursorExpired
-from siteatlas.insights.changes import list_changes
-from siteatlas.queue import feed_retention
-from siteatlas.queue.feed_retention import prune_feed, raise_retained_from
+from siteatlas.queue import retention as feed_retention
 from siteatlas.queue.operator_actions import remove_domain_and_jobs
-from siteatlas.queue.retention import Retention
+from siteatlas.queue.retention import Retention, prune_feed, raise_retained_from
 from siteatlas.scheduler.sitemap_scheduler import prune
 from siteatlas.storage.models import (
     Candidate,

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import delete, func, insert, select, update
 
+from siteatlas.catalog.scans import _start_over, open_scan
 from siteatlas.errors import DatabaseBusy
 from siteatlas.queue import retention
 from siteatlas.queue.retention import Retention, prune_jobs, prune_unrequested_documents
@@ -29,7 +30,6 @@ from siteatlas.storage.models import (
     SitemapScan,
 )
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.statements.scans import _start_over, open_scan
 from tests.fixtures.database import is_lock_awaited
 from tests.fixtures.pipeline import rows_of
 from tests.fixtures.records import add_domain, add_job, add_scan, add_sitemap

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from siteatlas.catalog.domains import ImportedSite, WatchedSite, watch_domains
 from siteatlas.net.address import parse_site
 from siteatlas.storage.models import LOCAL_USER_ID
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.statements.domain_imports import ImportedSite, WatchedSite, watch_domains
 
 pytestmark = pytest.mark.usefixtures("database")
 

@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import event
 
-from siteatlas.notify.dispatcher import SLOTS
-from siteatlas.scheduler import deliveries
-from siteatlas.scheduler.deliveries import DeliveryLoop
+from siteatlas.notify.delivery import SLOTS
+from siteatlas.scheduler import sitemap_scheduler as deliveries
+from siteatlas.scheduler.sitemap_scheduler import DeliveryLoop
 from siteatlas.settings import Settings
 from siteatlas.storage.models import Domain
 from siteatlas.storage.session import Database

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func
 
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.queue.due_jobs import has_due_jobs
+from siteatlas.queue.claims import has_due_jobs
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.scheduler.slots import MIN_STAY_SECONDS, RunningJob, StopReason
 from siteatlas.settings import Settings

@@ -10,14 +10,13 @@ import pytest
 from aiohttp import web
 from sqlalchemy import select, update
 
+from siteatlas.processor.processing import Recounts
 from siteatlas.processor.publication import record_cancellation, record_failure, return_to_queue
-from siteatlas.processor.recount import Recounts
-from siteatlas.queue.fence import Claim
-from siteatlas.queue.new_job import Priority, SubmittedJob
+from siteatlas.queue.fence import Claim, Priority, SubmittedJob
 from siteatlas.queue.operator_actions import remove_domain_and_jobs, retry
-from siteatlas.scanner.child_filter import ChildFilter
-from siteatlas.scheduler.due_sites import enqueue_due_domains
-from siteatlas.scheduler.rescuer import Rescuer
+from siteatlas.scanner.options import ChildFilter
+from siteatlas.scheduler.consumer import Rescuer
+from siteatlas.scheduler.sitemap_scheduler import enqueue_due_domains
 from siteatlas.settings import Settings
 from siteatlas.storage.models import SYSTEM_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session

@@ -13,10 +13,9 @@ from sqlalchemy import update
 
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.queue.fence import Claim
-from siteatlas.queue.new_job import SubmittedJob
+from siteatlas.queue.fence import Claim, SubmittedJob
 from siteatlas.queue.submission import submit_site
-from siteatlas.scheduler import isolation
+from siteatlas.scheduler import slots as isolation
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.scheduler.slots import RunningJob, Slots
 from siteatlas.settings import Settings

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import event, func, select
 
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor.recount import Recounts
-from siteatlas.scheduler import rescuer
+from siteatlas.processor.processing import Recounts
+from siteatlas.scheduler import consumer as rescuer
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.scheduler.slots import RunningJob
 from siteatlas.storage.models import Domain, Job, JobAttempt

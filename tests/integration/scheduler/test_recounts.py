@@ -8,9 +8,10 @@ from uuid import UUID
 import pytest
 from sqlalchemy import func, select, update
 
+from siteatlas.catalog.scans import count_domain
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor import recount
-from siteatlas.processor.recount import recount_site
+from siteatlas.processor import processing as recount
+from siteatlas.processor.processing import recount_site
 from siteatlas.queue.claims import POISON_RESCUES
 from siteatlas.queue.operator_actions import cancel
 from siteatlas.scheduler.consumer import Consumer
@@ -18,7 +19,6 @@ from siteatlas.scheduler.slots import StopReason
 from siteatlas.settings import Settings
 from siteatlas.storage.models import Domain, Job
 from siteatlas.storage.session import AsyncSession, get_background_session
-from siteatlas.storage.statements.domain_results import count_domain
 from tests.fixtures.database import transaction
 from tests.fixtures.pipeline import rows_of, settings_for, submit_server
 from tests.fixtures.queue import begin, change, job_of, let_lease_expire, submit, take_one

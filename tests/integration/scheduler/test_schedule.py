@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from siteatlas.catalog.domains import change_domain, find_domain
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.queue.batches import BatchEntry, create_batch
-from siteatlas.scheduler.clocks import DueClock
-from siteatlas.scheduler.due_sites import enqueue_due_domains
-from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
+from siteatlas.queue.submission import BatchEntry, create_batch
+from siteatlas.scheduler.outages import DueClock
+from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler, enqueue_due_domains
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.statements.domains import change_domain, find_domain
 from tests.fixtures.pipeline import (
     pages,
     rows_of,

@@ -9,19 +9,26 @@ import pytest
 from sqlalchemy import func, select, text, update
 from structlog.testing import capture_logs
 
-from siteatlas.insights.workers import any_worker_alive
+from siteatlas.catalog.domains import delete_domain, find_domain, register_domain
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.scheduler.due_sites import enqueue_due_domains
+from siteatlas.queue.views import any_worker_alive
 from siteatlas.scheduler.sitemap_scheduler import (
     SitemapScheduler,
+    enqueue_due_domains,
     process_pending_sitemaps,
     prune,
 )
 from siteatlas.settings import Settings
-from siteatlas.storage.models import LOCAL_USER_ID, SYSTEM_USER_ID, Domain, Job, SitemapUrl, Worker
+from siteatlas.storage.models import (
+    LOCAL_USER_ID,
+    SYSTEM_USER_ID,
+    Domain,
+    Job,
+    SitemapUrl,
+    Worker,
+)
 from siteatlas.storage.session import BACKGROUND_LIMITS, get_background_session
-from siteatlas.storage.statements.domains import delete_domain, find_domain, register_domain
 from tests.fixtures.pipeline import (
     pages,
     rows_of,
@@ -187,7 +194,7 @@ async def test_a_running_scheduler_is_in_the_registry_and_leaves_it_when_it_stop
 async def test_a_process_with_long_leases_reports_no_less_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("siteatlas.scheduler.lease_keeper.REPORT_SECONDS", 0.05)
+    monkeypatch.setattr("siteatlas.scheduler.consumer.REPORT_SECONDS", 0.05)
     scheduler = SitemapScheduler(Settings(lease_seconds=3600), EgressPolicy())
     await scheduler.start()
     await wait_until(any_worker)

@@ -11,20 +11,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import func, update
 
-from siteatlas.cli.scripts.records import run_scheduler
+from siteatlas.catalog.domains import register_domain
+from siteatlas.cli.scripts import run_scheduler
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.scheduler.clocks import TICK
-from siteatlas.scheduler.due_sites import enqueue_due_domains
+from siteatlas.scheduler.outages import TICK
 from siteatlas.scheduler.sitemap_scheduler import (
     SitemapScheduler,
+    enqueue_due_domains,
     process_pending_sitemaps,
 )
-from siteatlas.settings import Settings
-from siteatlas.settings_loading import load_settings
+from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.statements.domains import register_domain
 from tests.fixtures.pipeline import rows_of, submit_server
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.transactions import watched_transactions

@@ -10,10 +10,8 @@ import pytest
 from sqlalchemy import func, select
 
 from siteatlas.processor import processing
-from siteatlas.queue.claims import claim
-from siteatlas.queue.due_jobs import has_due_jobs
+from siteatlas.queue.claims import claim, has_due_jobs, put_back
 from siteatlas.queue.fence import Claim
-from siteatlas.queue.put_back import put_back
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.settings import Settings
 from siteatlas.storage.models import Job, JobAttempt

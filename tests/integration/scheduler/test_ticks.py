@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 from sqlalchemy import func, text, update
 
+from siteatlas.catalog.domains import register_domain
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.scanner.child_filter import ChildFilter
-from siteatlas.scheduler.due_sites import enqueue_due_domains
-from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
+from siteatlas.scanner.options import ChildFilter
+from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler, enqueue_due_domains
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job, Worker
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.statements.domains import register_domain
 from tests.fixtures.log_lines import log_lines, logged
 from tests.fixtures.pipeline import pages, rows_of, settings_for, submit_server, urlset
 from tests.fixtures.queue import change, job_of, submit, take_one

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from siteatlas.access import installation as installation_module
-from siteatlas.access.installation import MAX_AGE_SECONDS, REFRESH_SECONDS, Installation
+from siteatlas.access import keys as installation_module
+from siteatlas.access.keys import MAX_AGE_SECONDS, REFRESH_SECONDS, Installation
 from siteatlas.errors import DatabaseUnavailable
 
 

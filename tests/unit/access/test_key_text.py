@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import pytest
 
-from siteatlas.access.key_text import ALPHABET, generate_key, parse_key
+from siteatlas.access.keys import ALPHABET, generate_key, parse_key
 from siteatlas.errors import KeyInvalid
 
 

@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 
 from siteatlas.access.identity import LOCAL_IDENTITY, Identity
-from siteatlas.access.queue_room import QueueRoom
-from siteatlas.access.scopes import ALL_SCOPES
-from siteatlas.aio.quota import Quota
+from siteatlas.access.keys import ALL_SCOPES
+from siteatlas.access.limits import QueueRoom
+from siteatlas.aio import Quota
 from siteatlas.errors import TooManyRequests
 
 

@@ -8,7 +8,7 @@ import io
 
 import pytest
 
-from siteatlas.aio.background import background_task
+from siteatlas.aio import background_task
 from siteatlas.errors import DatabaseUnavailable
 from tests.fixtures.log_lines import log_lines, logged
 

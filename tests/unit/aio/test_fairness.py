@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from siteatlas.aio.fairness import INTERACTIVE_SECONDS, MAX_YIELD_SECONDS, FairLoop, fair_loop
+from siteatlas.aio import INTERACTIVE_SECONDS, MAX_YIELD_SECONDS, FairLoop, fair_loop
 
 PIECE_SECONDS = 0.002
 

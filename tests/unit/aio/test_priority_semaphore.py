@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from siteatlas.aio.priority_semaphore import MAX_IN_A_ROW, PrioritySemaphore, interactive_job
+from siteatlas.aio import MAX_IN_A_ROW, PrioritySemaphore, interactive_job
 
 
 async def line_up(

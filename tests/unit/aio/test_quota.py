@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from siteatlas.aio.quota import Quota
+from siteatlas.aio import Quota
 
 
 def test_a_holder_gets_a_share_and_all_together_the_total() -> None:

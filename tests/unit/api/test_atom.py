@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 from lxml import etree
 
-from siteatlas.api.atom import AtomFeed
-from siteatlas.insights.change_views import ChangeView
-from siteatlas.insights.latest_changes import PublishedEvent
+from siteatlas.api.routers.changes import AtomFeed
+from siteatlas.catalog.change_feed import ChangeView
+from siteatlas.catalog.publications import PublishedEvent
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 AT = datetime(2026, 11, 17, 12, 0, 5, 250_000, tzinfo=UTC)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import typer
 
-from siteatlas.cli.terminal.change_lines import ChangeLines
-from siteatlas.cli.terminal.moments import FORMS, parse_moment
-from siteatlas.insights.change_views import ChangeView
-from siteatlas.processor.robots_history import robots_event_data
-from siteatlas.storage.statements.robots_files import RobotsChange, RobotsText
+from siteatlas.catalog.change_feed import ChangeView
+from siteatlas.catalog.robots import RobotsChange, RobotsText
+from siteatlas.cli.terminal.lines import ChangeLines
+from siteatlas.cli.terminal.options import FORMS, parse_moment
+from siteatlas.processor.publication import robots_event_data
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.cli.terminal.choices import alternatives, complete_choice, counted
+from siteatlas.cli.terminal.options import alternatives, complete_choice, counted
 from siteatlas.storage.models import JobStatus
 
 

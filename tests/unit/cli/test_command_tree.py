@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from siteatlas import __version__
 from siteatlas.cli.main import COMMANDS, app, load_command
-from siteatlas.cli.terminal.moments import FORMS
+from siteatlas.cli.terminal.options import FORMS
 
 HEAVY = {
     *("sqlalchemy", "alembic", "asyncpg", "pydantic", "fastapi", "aiohttp", "lxml", "rich"),

@@ -10,9 +10,7 @@ from typer.testing import CliRunner
 from siteatlas.cli.commands.config import settings_shown
 from siteatlas.cli.main import app
 from siteatlas.errors import ConfigurationError
-from siteatlas.settings import DECLARATIONS
-from siteatlas.settings_display import masked_url
-from siteatlas.settings_loading import load_settings
+from siteatlas.settings import DECLARATIONS, load_settings, masked_url
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from siteatlas.cli.commands.demo_lock import only_demo
+from siteatlas.cli.commands.demo import only_demo
 from siteatlas.errors import DemoRunning
 
 ADDRESS = "http://127.0.0.1:54321"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from siteatlas.cli.commands.demo import demo_data_dir, demo_settings
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.setting_types import Secret
-from siteatlas.settings import Settings, default_data_dir
+from siteatlas.settings import Secret, Settings, default_data_dir
 
 SITES = ["127.0.7.1:4000", "127.0.7.2:4001"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from siteatlas.cli.commands.demo_tour import invitation, program_name
+from siteatlas.cli.commands.demo import invitation, program_name
 from siteatlas.demo.server import DemoServer
 
 ADDRESS = "http://127.0.0.1:54321"

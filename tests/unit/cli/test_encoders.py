@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteatlas.cli.scanning.encoders import csv_head, csv_lines, object_lines
+from siteatlas.cli.scan.output import csv_head, csv_lines, object_lines
 from siteatlas.cli.terminal.output import url_lines
 from siteatlas.scanner.events import EntryColumns
-from siteatlas.scanner.reading.lastmod_text import listed_text
+from siteatlas.scanner.reading.entries import listed_text
 
 SITEMAP = "https://a.example/sitemap.xml"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from siteatlas.cli.scanning.entry_filter import EntryFilter
+from siteatlas.cli.scan.output import EntryFilter
 from siteatlas.scanner.events import EntryColumns
 
 OLD, NEW = datetime(2025, 12, 31, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)

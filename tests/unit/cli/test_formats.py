@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.cli.scanning.formats import ScanFormat, encoders_for
+from siteatlas.cli.scan.output import ScanFormat, encoders_for
 from siteatlas.scanner.report import ScanReport, SitemapSeen
 
 HOST = "https://shop.example.com"

@@ -12,11 +12,10 @@ from uuid import UUID
 
 import pytest
 
-from siteatlas.cli.commands.job_summary import summary_lines, write_summary
-from siteatlas.cli.commands.jobs import IdleNotice, watch_exit_code
+from siteatlas.catalog.scans import ScanDocumentView
+from siteatlas.cli.commands.jobs import IdleNotice, summary_lines, watch_exit_code, write_summary
 from siteatlas.cli.terminal.options import FailOn
-from siteatlas.insights.jobs import AttemptView, JobView
-from siteatlas.insights.scan_documents import ScanDocumentView
+from siteatlas.queue.views import AttemptView, JobView
 from siteatlas.storage.models import AttemptOutcome, JobStatus, SitemapScanState
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from siteatlas.cli.hosting.listener import base_url, is_loopback, listen, local_url
+from siteatlas.cli.hosting.connections import base_url, is_loopback, listen, local_url
 from siteatlas.errors import BindRefused, PortTaken
 
 

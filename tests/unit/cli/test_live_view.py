@@ -11,13 +11,9 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
-from siteatlas.cli.scanning.entry_filter import EntryFilter
-from siteatlas.cli.scanning.formats import ScanEncoders
-from siteatlas.cli.scanning.live_picture import drawn, tree_lines
-from siteatlas.cli.scanning.live_view import awaited_words, can_redraw_progress
-from siteatlas.cli.scanning.runner import ScanRun, ScanRunner
-from siteatlas.cli.scanning.sinks import DirectSink
-from siteatlas.cli.scanning.targets import ScanTarget
+from siteatlas.cli.scan.live_view import awaited_words, can_redraw_progress, drawn, tree_lines
+from siteatlas.cli.scan.output import DirectSink, EntryFilter, ScanEncoders
+from siteatlas.cli.scan.runner import ScanRun, ScanRunner, ScanTarget
 from siteatlas.cli.terminal.context import ColorChoice, begin
 from siteatlas.scanner.events import (
     ChildLink,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from siteatlas.cli.scanning.local_paths import local_path, may_be_site
+from siteatlas.cli.scan.runner import local_path, may_be_site
 from siteatlas.errors import InputError
 
 

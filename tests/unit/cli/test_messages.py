@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from siteatlas.cli.scanning.entry_filter import EntryFilter
-from siteatlas.cli.scanning.messages import (
+from siteatlas.cli.scan.messages import (
     print_filtered_count,
     print_summary,
     print_summary_line,
     print_unfetched_children,
     problem_words,
 )
+from siteatlas.cli.scan.output import EntryFilter
 from siteatlas.cli.terminal.context import ColorChoice, begin
 from siteatlas.scanner.events import ProblemSample
 from siteatlas.scanner.problem_codes import ProblemCode

@@ -12,14 +12,8 @@ from uuid import UUID
 import orjson
 import pytest
 
-from siteatlas.cli.scanning.encoders import csv_lines, object_lines
+from siteatlas.cli.scan.output import csv_lines, object_lines
 from siteatlas.cli.terminal.context import ColorChoice, begin
-from siteatlas.cli.terminal.drawing import (
-    console_for,
-    drawn_table,
-    status_text,
-    terminal_table,
-)
 from siteatlas.cli.terminal.output import (
     Column,
     ColumnKind,
@@ -34,8 +28,9 @@ from siteatlas.cli.terminal.output import (
     write_json_lines,
     write_table,
 )
-from siteatlas.safe_text import printable
+from siteatlas.cli.terminal.tables import console_for, drawn_table, status_text, terminal_table
 from siteatlas.scanner.events import EntryColumns
+from siteatlas.text import printable
 
 
 class Terminal(io.StringIO):

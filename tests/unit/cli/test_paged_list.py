@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from siteatlas.catalog.paging import MAX_LIMIT, Page
 from siteatlas.cli.terminal.output import Column, ListFormat
 from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, read_pages, write_list
-from siteatlas.insights.pages import MAX_LIMIT, Page
 
 SHAPE: TableLayout[int] = TableLayout(
     [Column("N", right=True)], lambda number: [number], "Nothing.", "Nothing matches."

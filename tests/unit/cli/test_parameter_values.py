@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperArgument, TyperOption
 
 from siteatlas.cli.main import COMMANDS, app, load_command
-from siteatlas.cli.terminal.parameter_values import NEEDS_TYPER, plain_value
+from siteatlas.cli.terminal.options import NEEDS_TYPER, plain_value
 
 TYPED = ["text", "5", "0.5", "table", "jsonl", "auto", "failed", "", " text "]
 SHARED = {"ctx": typer.Context(typer.main.get_command(app))}

@@ -8,9 +8,9 @@ from http import HTTPStatus
 
 import pytest
 
-from siteatlas.cli.hosting import probe_server
-from siteatlas.cli.hosting.listener import listen
-from siteatlas.cli.hosting.probe_server import Page, serve_pages
+from siteatlas.cli.hosting import workers as probe_server
+from siteatlas.cli.hosting.connections import listen
+from siteatlas.cli.hosting.workers import Page, serve_pages
 
 PAGES = {
     "/page": lambda: Page("hello\n"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from siteatlas.cli.terminal.problem_lines import ProblemLines, ShownProblem
+from siteatlas.cli.terminal.lines import ProblemLines, ShownProblem
 from siteatlas.scanner.events import ProblemSample
 
 SITEMAP = "https://www.example.com/sitemaps/products/2026/11/" + "a" * 60 + "/part-0001.xml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 
-from siteatlas.cli.terminal.progress import PLAIN_LINE_SECONDS, ProgressLine
+from siteatlas.cli.terminal.tables import PLAIN_LINE_SECONDS, ProgressLine
 
 
 class Clock:

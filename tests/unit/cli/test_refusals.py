@@ -7,7 +7,7 @@ import socket
 import pytest
 from typer.testing import CliRunner
 
-from siteatlas.cli.hosting.worker_probes import probe_listener
+from siteatlas.cli.hosting.workers import probe_listener
 from siteatlas.cli.main import app
 from siteatlas.cli.terminal.errors import advice_for
 from siteatlas.errors import PortTaken

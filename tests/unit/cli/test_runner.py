@@ -9,11 +9,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 
-from siteatlas.cli.scanning.entry_filter import EntryFilter
-from siteatlas.cli.scanning.formats import ScanFormat, encoders_for
-from siteatlas.cli.scanning.runner import ScanRunner
-from siteatlas.cli.scanning.sinks import DirectSink
-from siteatlas.cli.scanning.targets import ScanTarget
+from siteatlas.cli.scan.output import DirectSink, EntryFilter, ScanFormat, encoders_for
+from siteatlas.cli.scan.runner import ScanRunner, ScanTarget
 from siteatlas.errors import NoSitemap, OutputClosed
 from siteatlas.scanner.events import (
     DiscoveryMethod,

@@ -11,7 +11,7 @@ import pytest
 
 SERVICE = """
 import asyncio, sys, time
-from siteatlas.cli.terminal.signals import stop_on_signals
+from siteatlas.cli.terminal.errors import stop_on_signals
 
 async def main():
     stop = asyncio.Event()
@@ -66,7 +66,7 @@ def test_the_second_signal_ends_the_service_at_once(manner: str):
 
 AFTERWARDS = """
 import asyncio, signal, sys
-from siteatlas.cli.terminal.signals import quiet_interrupts, stop_on_signals
+from siteatlas.cli.terminal.errors import quiet_interrupts, stop_on_signals
 
 async def main():
     with stop_on_signals(lambda: None):

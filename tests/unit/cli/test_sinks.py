@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from siteatlas.cli.scanning.sinks import FileSink, ThreadSink, open_sink
+from siteatlas.cli.scan.output import FileSink, ThreadSink, open_sink
 from siteatlas.errors import InputError, OutputClosed, OutputFailed
 
 MORE_THAN_A_PIPE_HOLDS = b"x" * 1_000_000

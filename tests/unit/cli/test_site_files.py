@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from siteatlas.cli.commands.site_files import SiteFile, read_site_file
+from siteatlas.cli.commands.domains import SiteFile, read_site_file
 from siteatlas.errors import InputError
 from siteatlas.net.egress import EgressPolicy
 

@@ -8,10 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from siteatlas.cli.scanning.encoders import encode_objects_of_site, encode_urls
-from siteatlas.cli.scanning.entry_filter import EntryFilter
-from siteatlas.cli.scanning.site_encoder import SiteEncoder
-from siteatlas.cli.scanning.site_readers import reader_count
+from siteatlas.cli.scan.output import EntryFilter, SiteEncoder, encode_objects_of_site, encode_urls
+from siteatlas.cli.scan.runner import reader_count
 from siteatlas.scanner.events import EntriesRead, EntryColumns
 
 DATE = datetime(2026, 1, 31, tzinfo=UTC)

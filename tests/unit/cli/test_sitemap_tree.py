@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from siteatlas.cli.scanning.sitemap_tree import tree_text
-from siteatlas.cli.terminal.choices import counted
+from siteatlas.cli.scan.output import tree_text
+from siteatlas.cli.terminal.options import counted
 from siteatlas.scanner.report import ScanReport, SitemapSeen
 
 

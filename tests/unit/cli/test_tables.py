@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.cells import cell_len
 
-from siteatlas.cli.terminal.columns import Column, ColumnKind
-from siteatlas.cli.terminal.output import cell_text
+from siteatlas.cli.terminal.output import Column, ColumnKind, cell_text
 from siteatlas.cli.terminal.tables import (
     GAP,
     fit_table,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from siteatlas.cli.commands.compare import _path_and_query
-from siteatlas.cli.commands.url_comparison import UrlSide, Where, compared
+from siteatlas.cli.commands.compare import UrlSide, Where, _path_and_query, compared
 
 
 def batches_of(urls: Sequence[str], size: int = 7) -> Callable[[], AsyncIterator[Sequence[str]]]:

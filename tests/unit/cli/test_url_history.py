@@ -6,10 +6,9 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
-from siteatlas.cli.commands.url_history import history_lines
-from siteatlas.insights.change_views import ChangeView
-from siteatlas.insights.url_history import UrlHistoryPage
-from siteatlas.insights.urls import UrlView
+from siteatlas.catalog.change_feed import ChangeView
+from siteatlas.catalog.url_lists import UrlHistoryPage, UrlView
+from siteatlas.cli.commands.urls import history_lines
 
 OLD, NEW = "https://e/a.xml", "https://e/b.xml"
 

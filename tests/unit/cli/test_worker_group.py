@@ -11,7 +11,7 @@ from asyncio.subprocess import Process
 
 import pytest
 
-from siteatlas.cli.hosting.worker_group import WorkerGroup
+from siteatlas.cli.hosting.workers import WorkerGroup
 from siteatlas.logs import configure_logging
 
 # It ends well when it is asked to, as a worker does.

@@ -10,9 +10,8 @@ import time
 
 import pytest
 
-from siteatlas.cli.hosting.listener import listen
-from siteatlas.cli.hosting.metrics_options import port_of
-from siteatlas.cli.hosting.worker_probes import probe_listener, probes
+from siteatlas.cli.hosting.connections import listen
+from siteatlas.cli.hosting.workers import port_of, probe_listener, probes
 from siteatlas.errors import ConfigurationError, PortTaken
 from siteatlas.meters import meters
 from siteatlas.settings import Settings

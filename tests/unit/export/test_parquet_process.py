@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from siteatlas.export import parquet_process
-from siteatlas.export.columns import ExportColumn, Kind
-from siteatlas.export.encoding import ExportMetadata
+from siteatlas.export.encoding import ExportColumn, ExportMetadata, Kind
 from siteatlas.export.parquet_process import ParquetEncoder
 
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteatlas.errors import CursorInvalid
-from siteatlas.insights.pages import (
+from siteatlas.catalog.paging import (
     DEFAULT_LIMIT,
     MAX_BIGINT,
     MAX_LIMIT,
@@ -22,6 +21,7 @@ from siteatlas.insights.pages import (
     text_key,
     uuid_key,
 )
+from siteatlas.errors import CursorInvalid
 
 JOBS = CursorScope("jobs", ("failed", None))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from siteatlas.insights.sitemap_history import DocumentRead, url_counts
+from siteatlas.catalog.sitemaps import DocumentRead, url_counts
 from siteatlas.storage.models import SitemapScanState
 
 

@@ -8,22 +8,21 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from pydantic import BaseModel
 
-from siteatlas.api.schemas.batches import BatchStatusAnswer, DomainStatusAnswer
-from siteatlas.api.schemas.domain_problems import ProblemAnswer
-from siteatlas.api.schemas.domains import CandidateAnswer, DomainAnswer, ScanAnswer
-from siteatlas.api.schemas.jobs import AttemptAnswer, JobAnswer
-from siteatlas.api.schemas.sitemaps import SitemapAnswer
-from siteatlas.api.schemas.urls import UrlAnswer
-from siteatlas.insights.batches import BatchItemView, BatchView
-from siteatlas.insights.candidates import CandidateView
-from siteatlas.insights.domains import DomainView
-from siteatlas.insights.jobs import AttemptView, JobView
-from siteatlas.insights.problems import ProblemView
-from siteatlas.insights.scans import ScanView
-from siteatlas.insights.sitemaps import SitemapView
-from siteatlas.insights.urls import UrlView
-from siteatlas.insights.views import select_view
-from siteatlas.insights.workers import WorkerView
+from siteatlas.api.schemas.domains import CandidateAnswer, DomainAnswer, ProblemAnswer, ScanAnswer
+from siteatlas.api.schemas.jobs import (
+    AttemptAnswer,
+    BatchStatusAnswer,
+    DomainStatusAnswer,
+    JobAnswer,
+)
+from siteatlas.api.schemas.urls import SitemapAnswer, UrlAnswer
+from siteatlas.catalog.domains import CandidateView, DomainView
+from siteatlas.catalog.paging import select_view
+from siteatlas.catalog.problems import ProblemView
+from siteatlas.catalog.scans import ScanView
+from siteatlas.catalog.sitemaps import SitemapView
+from siteatlas.catalog.url_lists import UrlView
+from siteatlas.queue.views import AttemptView, BatchItemView, BatchView, JobView, WorkerView
 from siteatlas.storage.models import (
     Base,
     Candidate,

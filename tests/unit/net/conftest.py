@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from siteatlas.net.client import HttpClient
+from siteatlas.net.client import HttpClient, Politeness
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.limits import FetchLimits
-from siteatlas.net.politeness import Politeness
-from siteatlas.net.response import Response
+from siteatlas.net.response import FetchLimits, Response
 
 QUICK = FetchLimits(
     dns=2.0,

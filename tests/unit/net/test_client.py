@@ -9,16 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from siteatlas.errors import (
-    ConnectionFailed,
-    HttpProtocolError,
-    ScanError,
-    Timeout,
-)
+from siteatlas.errors import ConnectionFailed, HttpProtocolError, ScanError, Timeout
 from siteatlas.net.address import parse_url
-from siteatlas.net.client import HttpClient
+from siteatlas.net.client import HttpClient, Politeness
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.politeness import Politeness
 from tests.fixtures.raw_server import Connection, PathServer, RawServer, whole_answer
 from tests.unit.net.conftest import QUICK, MakeClient, ask, read
 

@@ -9,9 +9,15 @@ import pytest
 from siteatlas.errors import EgressDenied
 from siteatlas.net import egress
 from siteatlas.net.address import parse_url
-from siteatlas.net.egress import SELF_CHECK, EgressPolicy, Refusal, is_private_host, self_check
-from siteatlas.net.limits import FetchLimits
-from siteatlas.net.politeness import Politeness
+from siteatlas.net.client import Politeness
+from siteatlas.net.egress import (
+    SELF_CHECK,
+    EgressPolicy,
+    Refusal,
+    is_private_host,
+    self_check,
+)
+from siteatlas.net.response import FetchLimits
 from siteatlas.scanner.analyzer import SitemapAnalyzer
 from siteatlas.scanner.events import DocumentClosed
 from tests.fixtures.documents import urlset_of

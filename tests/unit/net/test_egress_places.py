@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from siteatlas.cli.main import app
 from siteatlas.errors import AddressError, DnsNameUnknown, EgressDenied
 from siteatlas.net.address import parse_site
+from siteatlas.net.client import Politeness
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.limits import FetchLimits
-from siteatlas.net.politeness import Politeness
+from siteatlas.net.response import FetchLimits
 from siteatlas.scanner.analyzer import SitemapAnalyzer
 from siteatlas.scanner.events import CandidateJudged, DocumentClosed
 from tests.fixtures.documents import index_of, urlset_of

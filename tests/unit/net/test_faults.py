@@ -16,7 +16,7 @@ from siteatlas.errors import (
     ScanError,
     ServerError,
 )
-from siteatlas.net.faults import error_for_status, retry_after_seconds
+from siteatlas.net.response import error_for_status, retry_after_seconds
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -9,9 +9,9 @@ import time
 import pytest
 
 from siteatlas.errors import HttpProtocolError
-from siteatlas.net import framing
+from siteatlas.net import gate as framing
 from siteatlas.net.address import parse_url
-from siteatlas.net.framing import (
+from siteatlas.net.gate import (
     MAX_BYTES_BEFORE_HEAD,
     MAX_INTERIM_ANSWERS,
     SMALL_READ,

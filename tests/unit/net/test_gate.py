@@ -13,10 +13,9 @@ import pytest
 
 from siteatlas.errors import DnsError, DnsNameUnknown, EgressDenied
 from siteatlas.net.address import WebAddress, parse_url
-from siteatlas.net.client import HttpClient
+from siteatlas.net.client import HttpClient, Politeness
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.gate import MAX_ADDRESSES, MAX_LOOKUPS, Gate, choose_connect_target
-from siteatlas.net.politeness import Politeness
 from tests.fixtures.raw_server import PathServer, redirect, whole_answer
 from tests.fixtures.resolver import FakeResolver
 from tests.unit.net.conftest import QUICK, MakeClient, ask, read

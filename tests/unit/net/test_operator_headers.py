@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from siteatlas.errors import ConfigurationError
+from siteatlas.net.client import Politeness
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.operator_headers import checked_headers, read_header_lines
-from siteatlas.net.politeness import Politeness
+from siteatlas.net.gate import checked_headers, read_header_lines
 from siteatlas.scanner.analyzer import SitemapAnalyzer
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.raw_server import PathServer, redirect, whole_answer

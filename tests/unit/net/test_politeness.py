@@ -11,7 +11,7 @@ import pytest
 
 from siteatlas.errors import ConnectionFailed, RateLimited
 from siteatlas.net.address import WebAddress, parse_url
-from siteatlas.net.politeness import (
+from siteatlas.net.client import (
     CONNECTIONS_PER_ADDRESS,
     MAX_IDLE_HOSTS,
     OWN_CONNECTIONS,

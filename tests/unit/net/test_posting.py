@@ -12,8 +12,8 @@ from aiohttp import web
 from siteatlas.errors import ConnectionFailed, EgressDenied, SiteatlasError, Timeout
 from siteatlas.net.address import parse_url
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.gate import Proxy
 from siteatlas.net.posting import PostClient, PostResult
-from siteatlas.net.proxy import Proxy
 from tests.fixtures.raw_server import Connection, RawServer
 from tests.fixtures.resolver import FakeResolver
 from tests.fixtures.site_server import SiteServer

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from siteatlas.errors import AddressError, ConfigurationError, EgressDenied
 from siteatlas.net.address import parse_site, parse_url
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.faults import MAX_RETRY_AFTER_SECONDS, retry_after_seconds
+from siteatlas.net.response import MAX_RETRY_AFTER_SECONDS, retry_after_seconds
 
 PIECES = st.sampled_from(
     [

@@ -19,7 +19,7 @@ from siteatlas.errors import (
     ProxyFailed,
 )
 from siteatlas.net.address import parse_url
-from siteatlas.net.proxy import Proxy
+from siteatlas.net.gate import Proxy
 from tests.fixtures.raw_server import PathServer, redirect, whole_answer
 from tests.fixtures.resolver import FakeResolver
 from tests.unit.net.conftest import MakeClient, ask, read

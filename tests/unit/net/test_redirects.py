@@ -12,9 +12,8 @@ from siteatlas.errors import (
     TooManyRedirects,
 )
 from siteatlas.net.address import parse_url
-from siteatlas.net.client import HttpClient
+from siteatlas.net.client import HttpClient, Politeness
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.politeness import Politeness
 from tests.fixtures.raw_server import Connection, PathServer, RawServer, redirect, whole_answer
 from tests.unit.net.conftest import QUICK, MakeClient, ask, read
 

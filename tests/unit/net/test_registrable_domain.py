@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.net.registrable_domain import is_registrable, registrable_domain
+from siteatlas.net.egress import is_registrable, registrable_domain
 
 
 @pytest.mark.parametrize(

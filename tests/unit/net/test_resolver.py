@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from siteatlas.errors import DnsError, DnsNameUnknown
-from siteatlas.net import resolver as resolver_module
-from siteatlas.net.resolver import MAX_DEAD_NAMES, DnsResolver
+from siteatlas.net import gate as resolver_module
+from siteatlas.net.gate import MAX_DEAD_NAMES, DnsResolver
 from tests.fixtures.dns_server import DnsServer
 
 SITE = "site.example.com"
@@ -126,7 +126,7 @@ async def test_a_cancelled_lookup_leaves_no_socket_behind():
 PROGRAM = """
 import asyncio
 import socket
-from siteatlas.net.resolver import DnsResolver
+from siteatlas.net.gate import DnsResolver
 
 async def main(port):
     asyncio.create_task(DnsResolver([f"127.0.0.1:{port}"]).addresses("x.silent.test"))

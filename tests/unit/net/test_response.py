@@ -8,10 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from siteatlas.errors import HttpProtocolError, ScanError, Timeout, TooLarge, TooSlow, Truncated
+from siteatlas.errors import (
+    HttpProtocolError,
+    ScanError,
+    Timeout,
+    TooLarge,
+    TooSlow,
+    Truncated,
+)
 from siteatlas.net.address import parse_url
-from siteatlas.net.limits import FetchLimits
-from siteatlas.net.response import CHUNK_BYTES, Response, Speed
+from siteatlas.net.response import CHUNK_BYTES, FetchLimits, Response, Speed
 from tests.fixtures.raw_server import Connection, RawServer
 from tests.unit.net.conftest import QUICK, MakeClient, read
 

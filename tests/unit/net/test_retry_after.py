@@ -9,7 +9,7 @@ import pytest
 
 from siteatlas.errors import RateLimited
 from siteatlas.net.address import parse_url
-from siteatlas.net.politeness import Politeness
+from siteatlas.net.client import Politeness
 from tests.fixtures.raw_server import PathServer, whole_answer
 from tests.unit.net.conftest import QUICK, MakeClient, ask, read
 

@@ -10,8 +10,7 @@ import time
 import pytest
 
 from siteatlas.net.address import parse_url
-from siteatlas.net.politeness import Politeness
-from siteatlas.net.waiting import Waits, observe_waits
+from siteatlas.net.client import Politeness, Waits, observe_waits
 
 SITE = parse_url("http://example.com/")
 OTHER = parse_url("http://other.example.com/")

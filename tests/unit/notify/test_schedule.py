@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.notify.schedule import RETRY_DELAYS, Attempt, judge_failure
+from siteatlas.notify.messages import RETRY_DELAYS, Attempt, judge_failure
 
 
 def failed(status: int | None = 500, retry_after: float | None = None) -> Attempt:

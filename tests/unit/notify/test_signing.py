@@ -8,7 +8,7 @@ from base64 import b64decode
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from siteatlas.notify.signing import generate_secret, signed_headers
+from siteatlas.notify.messages import generate_secret, signed_headers
 
 BODY = '{"type": "scan.published", "text": "ü"}'.encode()
 

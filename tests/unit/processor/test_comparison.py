@@ -9,17 +9,13 @@ from uuid import uuid4
 import orjson
 import pytest
 
+from siteatlas.catalog.url_copy import ROW_SIZE, date_numbers
+from siteatlas.catalog.urls import LoadedEntries, url_hash
+from siteatlas.catalog.write_batch import WriteBatch
 from siteatlas.processor.comparison import Comparison, add_set_aside
 from siteatlas.processor.documents import ScannedDocument
-from siteatlas.processor.entry_memory import EntryMemory
-from siteatlas.processor.fingerprints import Fingerprints
-from siteatlas.processor.memory_budget import MemoryBudget
-from siteatlas.processor.stored_entries import StoredEntries
+from siteatlas.processor.entries import EntryMemory, Fingerprints, MemoryBudget, StoredEntries
 from siteatlas.scanner.events import DiscoveryMethod, EntryColumns
-from siteatlas.storage.hashes import url_hash
-from siteatlas.storage.statements.url_rows import ROW_SIZE, date_numbers
-from siteatlas.storage.statements.urls import LoadedEntries
-from siteatlas.storage.statements.write_batch import WriteBatch
 
 URL = "https://a.example/page"
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)

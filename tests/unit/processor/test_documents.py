@@ -7,10 +7,11 @@ from uuid import uuid4
 
 import pytest
 
+from siteatlas.catalog.sitemaps import KnownSitemap
+from siteatlas.catalog.urls import url_hash
 from siteatlas.errors import DatabaseUnavailable
 from siteatlas.processor.documents import DocumentRegistry, ScannedDocument
-from siteatlas.processor.entry_memory import EntryMemory, ListedValues
-from siteatlas.processor.memory_budget import MemoryBudget
+from siteatlas.processor.entries import EntryMemory, ListedValues, MemoryBudget
 from siteatlas.scanner.events import (
     DiscoveryMethod,
     DocumentClosed,
@@ -20,9 +21,7 @@ from siteatlas.scanner.events import (
     UnchangedBy,
     Validators,
 )
-from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import SitemapScanState, SitemapStatus
-from siteatlas.storage.statements.known_sitemaps import KnownSitemap
 
 URL = "https://a.example/1.xml"
 MOVED = "https://a.example/moved.xml"

@@ -10,12 +10,18 @@ from random import Random
 
 import pytest
 
-from siteatlas.processor import entry_memory
-from siteatlas.processor.entry_memory import EntryMemory, ListedValues
-from siteatlas.processor.memory_budget import MemoryBudget
-from siteatlas.processor.stored_entries import MAX_SEARCHES, MISSING, REMOVED, StoredEntries
-from siteatlas.storage.statements.url_rows import NO_DATE
-from siteatlas.storage.statements.urls import LoadedEntries
+from siteatlas.catalog.url_copy import NO_DATE
+from siteatlas.catalog.urls import LoadedEntries
+from siteatlas.processor import entries as entry_memory
+from siteatlas.processor.entries import (
+    MAX_SEARCHES,
+    MISSING,
+    REMOVED,
+    EntryMemory,
+    ListedValues,
+    MemoryBudget,
+    StoredEntries,
+)
 
 Value = tuple[int, int]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from siteatlas.processor.idle_documents import IdleDocuments
-from siteatlas.storage.hashes import url_hash
+from siteatlas.catalog.urls import url_hash
+from siteatlas.processor.documents import IdleDocuments
 
 
 def test_each_document_is_found_by_its_hash_until_it_is_taken():

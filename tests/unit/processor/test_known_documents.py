@@ -10,12 +10,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from siteatlas.processor.fingerprints import READ_VERSION
-from siteatlas.processor.known_documents import build_scan_memory
+from siteatlas.catalog.sitemaps import KnownSitemap
+from siteatlas.processor.documents import build_scan_memory
+from siteatlas.processor.entries import READ_VERSION
 from siteatlas.scanner.events import ChildLink, SitemapType, Validators
-from siteatlas.scanner.scan_memory import KnownDocument
+from siteatlas.scanner.options import KnownDocument
 from siteatlas.storage.models import SitemapScanState
-from siteatlas.storage.statements.known_sitemaps import KnownSitemap
 
 URL = "https://a.example/1.xml"
 MOVED = "https://a.example/moved.xml"

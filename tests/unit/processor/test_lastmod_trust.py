@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.processor.lastmod_trust import SAMPLE_SIZE, DateSample, LastmodTrust
-from siteatlas.storage.statements.url_rows import NO_DATE
+from siteatlas.catalog.url_copy import NO_DATE
+from siteatlas.processor.entries import SAMPLE_SIZE, DateSample, LastmodTrust
 
 
 def after(*reads: tuple[int, int], trust: LastmodTrust | None = None) -> LastmodTrust:

@@ -12,19 +12,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from siteatlas.catalog.url_copy import UrlRow, UrlRows, date_numbers
+from siteatlas.catalog.urls import LoadedEntries
+from siteatlas.catalog.write_batch import WriteBatch
 from siteatlas.errors import ScanError
-from siteatlas.processor import entry_memory
+from siteatlas.processor import entries as entry_memory
 from siteatlas.processor.comparison import Comparison, add_set_aside
 from siteatlas.processor.documents import ScannedDocument
-from siteatlas.processor.entry_memory import EntryMemory
-from siteatlas.processor.memory_budget import MemoryBudget
-from siteatlas.processor.stored_entries import MISSING, StoredEntries
+from siteatlas.processor.entries import MISSING, EntryMemory, MemoryBudget, StoredEntries
 from siteatlas.scanner.events import DiscoveryMethod, EntriesRead
 from siteatlas.scanner.reading.document import DocumentReader
-from siteatlas.scanner.reading.tally import ReadResult
-from siteatlas.storage.statements.url_rows import UrlRow, UrlRows, date_numbers
-from siteatlas.storage.statements.urls import LoadedEntries
-from siteatlas.storage.statements.write_batch import WriteBatch
+from siteatlas.scanner.reading.entries import ReadResult
 
 ADDRESS = "https://a.example/sitemap.xml"
 ROOT = (

@@ -9,18 +9,19 @@ from uuid import UUID
 
 import pytest
 
-from siteatlas.processor.removals import (
+from siteatlas.catalog.removals import MissingUrls, ReadDocument
+from siteatlas.processor.settlement import (
     HoldReason,
     RemovalDecision,
     RemovalFacts,
     RemovalRules,
     VanishedDocument,
     decide_removals,
+    dump_decision,
+    load_decision_from,
     may_remove_at_once,
 )
-from siteatlas.processor.stored_decision import dump_decision, load_decision_from
 from siteatlas.storage.models import RemovalEvidence
-from siteatlas.storage.statements.missing_urls import MissingUrls, ReadDocument
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from siteatlas.processor.fenced_steps import STEP_SECONDS
-from siteatlas.processor.recount import RECOUNT_SECONDS
+from siteatlas.processor.processing import RECOUNT_SECONDS
+from siteatlas.processor.steps import STEP_SECONDS
 from siteatlas.storage.engine import COMMAND_SECONDS
 
 

@@ -8,14 +8,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from siteatlas.processor import url_breakdown
-from siteatlas.processor.url_breakdown import (
-    UrlBreakdown,
-    count_months,
-    count_sections,
-    section_of,
-)
-from siteatlas.storage.statements.url_rows import NO_DATE, date_numbers
+from siteatlas.catalog.url_copy import NO_DATE, date_numbers
+from siteatlas.processor import entries as url_breakdown
+from siteatlas.processor.entries import UrlBreakdown, count_months, count_sections, section_of
 
 SITE = "https://example.com"
 HOSTS = (SITE, "http://example.com", "https://www.example.com")

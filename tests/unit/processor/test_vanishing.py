@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from siteatlas.processor.vanishing import MAX_PROBES, VanishedDocuments, VanishingSearch
+from siteatlas.catalog.removals import ParentLink, UnreadDocument
+from siteatlas.processor.settlement import MAX_PROBES, VanishedDocuments, VanishingSearch
 from siteatlas.scanner.events import DocumentProbe
 from siteatlas.storage.models import SitemapScanState
-from siteatlas.storage.statements.vanished_sitemaps import ParentLink, UnreadDocument
 
 READ_AT = datetime(2026, 11, 1, tzinfo=UTC)
 A, B, C = UUID(int=1), UUID(int=2), UUID(int=3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from siteatlas.errors import InputError
-from siteatlas.queue.statuses import STATUS_ALIASES, parse_status_or_type
+from siteatlas.queue.fence import STATUS_ALIASES, parse_status_or_type
 from siteatlas.storage.models import SitemapStatus
 
 

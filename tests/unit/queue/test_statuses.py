@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from siteatlas.errors import InputError
-from siteatlas.queue.statuses import (
+from siteatlas.queue.fence import (
     ACTIVE_STATUSES,
     FINAL_STATUSES,
     STATUS_ALIASES,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from siteatlas.net.client import Politeness
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.limits import FetchLimits
-from siteatlas.net.politeness import Politeness
+from siteatlas.net.response import FetchLimits
 from siteatlas.scanner.analyzer import SitemapAnalyzer
 from tests.fixtures.resolver import FakeResolver
 from tests.fixtures.site_server import SiteServer

@@ -25,7 +25,7 @@ from siteatlas.scanner.events import (
     SiteResolved,
     Validators,
 )
-from siteatlas.scanner.scan_memory import KnownDocument, ScanMemory
+from siteatlas.scanner.options import KnownDocument, ScanMemory
 from tests.fixtures.documents import index_of, urlset_of
 from tests.fixtures.scans import record_scan
 

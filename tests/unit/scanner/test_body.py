@@ -17,8 +17,8 @@ from siteatlas.errors import (
     TooLarge,
     Truncated,
 )
-from siteatlas.scanner.reading.body import CHUNK_BYTES, Body, BodyLimits
-from siteatlas.scanner.reading.tally import Tally
+from siteatlas.scanner.reading.decoding import CHUNK_BYTES, Body, BodyLimits
+from siteatlas.scanner.reading.entries import Tally
 
 CONTENT = b"<urlset>" + b"0123456789" * 500 + b"</urlset>"
 

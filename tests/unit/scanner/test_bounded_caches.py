@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from siteatlas.scanner.reading.entries import listed_texts
 from siteatlas.scanner.reading.formats.fast_path import FastPath
-from siteatlas.scanner.reading.lastmod_text import listed_texts
 from tests.fixtures.documents import NAMESPACE, ReadDocument, read, urlset
 
 KIB = 1024

@@ -7,9 +7,8 @@ import tracemalloc
 from datetime import UTC, datetime, timedelta
 
 from siteatlas.net.address import parse_url
-from siteatlas.scanner.crawl.candidate_queue import BLOCK_CHILDREN, CandidateQueue
-from siteatlas.scanner.crawl.candidates import CrawlCandidate
-from siteatlas.scanner.crawl.frontier import Frontier
+from siteatlas.scanner.crawl.document import CrawlCandidate
+from siteatlas.scanner.crawl.frontier import BLOCK_CHILDREN, CandidateQueue, Frontier
 from siteatlas.scanner.events import DiscoveryMethod
 
 DAY = datetime(2026, 11, 1, tzinfo=UTC)

@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from siteatlas.errors import InputError
-from siteatlas.scanner.child_filter import MAX_PATTERN_CHARS, MAX_PATTERNS, ChildFilter
 from siteatlas.scanner.events import DocumentClosed, SitemapsSkipped, SitemapType
-from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.options import MAX_PATTERN_CHARS, MAX_PATTERNS, ChildFilter, ScanOptions
 from siteatlas.scanner.problem_codes import ProblemCode
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.scans import record_scan

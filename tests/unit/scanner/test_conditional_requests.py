@@ -14,8 +14,7 @@ from siteatlas.scanner.events import (
     UnchangedBy,
     Validators,
 )
-from siteatlas.scanner.options import ScanOptions
-from siteatlas.scanner.scan_memory import KnownDocument, ScanMemory
+from siteatlas.scanner.options import KnownDocument, ScanMemory, ScanOptions
 from tests.fixtures.documents import index_of, urlset_of
 from tests.fixtures.scans import record_scan
 

@@ -7,14 +7,12 @@ import asyncio
 import pytest
 
 from siteatlas.net.address import parse_site, parse_url
-from siteatlas.net.client import HttpClient
+from siteatlas.net.client import HttpClient, Politeness
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.politeness import Politeness
-from siteatlas.scanner.crawl.candidates import CrawlCandidate
 from siteatlas.scanner.crawl.crawl import LINKS_PER_CHUNK, LINKS_PER_EVENT, Crawl
+from siteatlas.scanner.crawl.document import CrawlCandidate
 from siteatlas.scanner.events import ChildLink, ChildrenFound, DiscoveryMethod, ScanEvent
-from siteatlas.scanner.options import ScanOptions
-from siteatlas.scanner.scan_memory import ScanMemory
+from siteatlas.scanner.options import ScanMemory, ScanOptions
 
 INDEX = "https://a.example/index.xml"
 CHILDREN = 10_000

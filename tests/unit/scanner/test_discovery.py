@@ -12,16 +12,13 @@ import pytest
 from aiohttp import web
 
 from siteatlas.net.address import parse_site
-from siteatlas.net.client import HttpClient
+from siteatlas.net.client import HttpClient, Politeness
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.analyzer import ScanOptions
 from siteatlas.scanner.crawl.crawl import Crawl
-from siteatlas.scanner.crawl.origin_search import MAX_GUESSES
-from siteatlas.scanner.discovery.home_page import fetch_home_page
-from siteatlas.scanner.discovery.origins import candidate_origins
-from siteatlas.scanner.discovery.probes import probe_random_path
-from siteatlas.scanner.discovery.well_known import USUAL_PATHS, Cms, guessed_paths
+from siteatlas.scanner.crawl.site_scan import MAX_GUESSES
+from siteatlas.scanner.discovery.home_page import USUAL_PATHS, Cms, fetch_home_page, guessed_paths
+from siteatlas.scanner.discovery.probes import candidate_origins, probe_random_path
 from siteatlas.scanner.events import (
     CandidateJudged,
     DiscoveryMethod,
@@ -29,8 +26,8 @@ from siteatlas.scanner.events import (
     RobotsRead,
     SiteResolved,
 )
+from siteatlas.scanner.options import ScanMemory
 from siteatlas.scanner.reading.document import load_readers
-from siteatlas.scanner.scan_memory import ScanMemory
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.scans import record_scan
 

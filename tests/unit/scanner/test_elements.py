@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from siteatlas.scanner.reading.entries import Tally
 from siteatlas.scanner.reading.formats.elements import ElementStream
-from siteatlas.scanner.reading.tally import Tally
 from tests.fixtures.documents import FORMATS, read
 from tests.fixtures.reading_paths import ANNOUNCING, columns_of
 

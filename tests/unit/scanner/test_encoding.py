@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteatlas.scanner.reading.encoding import TextDecoder
-from siteatlas.scanner.reading.tally import Tally
+from siteatlas.scanner.reading.decoding import TextDecoder
+from siteatlas.scanner.reading.entries import Tally
 
 
 def text_of(

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from siteatlas.scanner.reading.entries import (
     IS_PLAIN_URL,
+    RawEntries,
+    Tally,
     build_columns,
     fault_of_url,
     read_date,
 )
-from siteatlas.scanner.reading.tally import RawEntries, Tally
 
 
 @pytest.mark.parametrize(

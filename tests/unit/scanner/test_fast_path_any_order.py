@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from siteatlas.scanner.reading.formats.fast_path import FastPath
-from siteatlas.scanner.reading.formats.fast_path_extras import Extensions
-from siteatlas.scanner.reading.formats.fast_path_whole import WholeEntries
+from siteatlas.scanner.reading.formats.fast_path import FastPath, WholeEntries
+from siteatlas.scanner.reading.formats.fast_path_items import Extensions
 from tests.fixtures.reading_paths import (
     DATE,
     GAP,

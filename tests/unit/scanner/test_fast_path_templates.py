@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from siteatlas.scanner.reading.formats.fast_path_templates import MAX_SAMPLE_CHARS, Templates
+from siteatlas.scanner.reading.entries import Extras
+from siteatlas.scanner.reading.formats.fast_path import MAX_SAMPLE_CHARS, Templates
 from siteatlas.scanner.reading.formats.urlset import read_samples
-from siteatlas.scanner.reading.tally import Extras
 from tests.fixtures.reading_paths import ANNOUNCING, DATE, PATH, URL, columns_of, escaped
 
 LOC = "<loc>https://a.example/{0}</loc>"

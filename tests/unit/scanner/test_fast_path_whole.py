@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.shape_documents import SHAPES, document
-from siteatlas.scanner.reading.formats.fast_path_extras import Extensions
-from siteatlas.scanner.reading.formats.fast_path_sections import without_sections
-from siteatlas.scanner.reading.formats.fast_path_whole import WholeEntries
+from siteatlas.scanner.reading.formats.fast_path import WholeEntries
+from siteatlas.scanner.reading.formats.fast_path_items import Extensions, without_sections
 from tests.fixtures.reading_paths import (
     DATE,
     GAP,

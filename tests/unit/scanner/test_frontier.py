@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from siteatlas.net.address import parse_url
-from siteatlas.scanner.crawl.candidates import CrawlCandidate
+from siteatlas.scanner.crawl.document import CrawlCandidate
 from siteatlas.scanner.crawl.frontier import Frontier
 from siteatlas.scanner.events import DiscoveryMethod
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from siteatlas.scanner.analyzer import ScanOptions
-from siteatlas.scanner.discovery.well_known import guessed_paths, names_document
+from siteatlas.scanner.discovery.home_page import guessed_paths, names_document
 from siteatlas.scanner.events import CandidateJudged, DiscoveryMethod, DocumentClosed
 from tests.fixtures.documents import index_of, urlset_of
 from tests.fixtures.scans import record_scan

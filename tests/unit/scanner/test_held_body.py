@@ -13,9 +13,9 @@ from typing import IO, Any
 import pytest
 
 from siteatlas.errors import Truncated
-from siteatlas.scanner.crawl import held_body
-from siteatlas.scanner.crawl.held_body import FILE_CHUNK_BYTES, HeldBody, HoldLimits, held_bytes
-from siteatlas.scanner.reading.content_hash import ContentHash, WireHash
+from siteatlas.scanner.crawl import body as held_body
+from siteatlas.scanner.crawl.body import FILE_CHUNK_BYTES, HeldBody, HoldLimits, held_bytes
+from siteatlas.scanner.reading.decoding import ContentHash, WireHash
 
 CHUNKS = [bytes([number]) * 1000 for number in range(10)]
 WHOLE = b"".join(CHUNKS)

@@ -8,10 +8,16 @@ import pytest
 from aiohttp import web
 
 from siteatlas.scanner.analyzer import ScanOptions
-from siteatlas.scanner.discovery.home_page import COMMENT, MAX_LINKS, links_of_page
-from siteatlas.scanner.discovery.well_known import Cms, guessed_paths, hints_in
+from siteatlas.scanner.discovery.home_page import (
+    COMMENT,
+    MAX_LINKS,
+    Cms,
+    guessed_paths,
+    hints_in,
+    links_of_page,
+)
 from siteatlas.scanner.events import CandidateJudged, DiscoveryMethod
-from siteatlas.scanner.reading.web_page import read_page
+from siteatlas.scanner.reading.head import read_page
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.scans import record_scan
 

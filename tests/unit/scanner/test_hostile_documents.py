@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from siteatlas.errors import EmptyDocument
-from siteatlas.scanner.reading.body import BodyLimits
+from siteatlas.scanner.reading.decoding import BodyLimits
 from siteatlas.scanner.reading.document import DocumentReader
 from tests.fixtures.documents import PROLOG, index_of, read, urlset, urlset_of
 

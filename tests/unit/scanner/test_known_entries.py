@@ -6,10 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from siteatlas.scanner.events import DocumentClosed, EntriesRead, EntryColumns, RecognizedEntries
-from siteatlas.scanner.options import ScanOptions
-from siteatlas.scanner.reading.tally import ReadResult
-from siteatlas.scanner.scan_memory import KnownDocument, KnownEntries, ScanMemory
+from siteatlas.scanner.events import (
+    DocumentClosed,
+    EntriesRead,
+    EntryColumns,
+    RecognizedEntries,
+)
+from siteatlas.scanner.options import KnownDocument, KnownEntries, ScanMemory, ScanOptions
+from siteatlas.scanner.reading.entries import ReadResult
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.scans import ScanRecord, record_scan
 

@@ -8,14 +8,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from siteatlas.scanner.reading.entries import build_columns, read_date
-from siteatlas.scanner.reading.lastmod_text import (
+from siteatlas.scanner.reading.entries import (
+    RawEntries,
+    Tally,
+    build_columns,
     listed_text,
     listed_texts,
+    read_date,
     stored_text,
     stored_texts,
 )
-from siteatlas.scanner.reading.tally import RawEntries, Tally
 
 ODD_TIMES = [
     "2025-12-28T00:00:00",

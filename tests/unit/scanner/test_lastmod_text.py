@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from siteatlas.scanner.reading.entries import read_date
-from siteatlas.scanner.reading.lastmod_text import (
+from siteatlas.scanner.reading.entries import (
     listed_text,
     listed_texts,
+    read_date,
     restored_text,
     stored_text,
     stored_texts,

@@ -6,9 +6,8 @@ import time
 
 import pytest
 
-from siteatlas.safe_text import clean_text
-from siteatlas.scanner.reading.formats.elements import has_extreme_tag
-from siteatlas.scanner.reading.formats.name_limits import NAMESPACE
+from siteatlas.scanner.reading.formats.elements import NAMESPACE, has_extreme_tag
+from siteatlas.text import clean_text
 from tests.fixtures.documents import FORMATS, read
 from tests.fixtures.reading_paths import ANNOUNCING
 

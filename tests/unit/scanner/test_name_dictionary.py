@@ -9,11 +9,10 @@ from collections.abc import Callable
 import pytest
 from lxml import etree
 
-from siteatlas.scanner.reading import name_dictionary
+from siteatlas.scanner.reading import head as name_dictionary
 from siteatlas.scanner.reading.document import DocumentReader
-from siteatlas.scanner.reading.formats.name_limits import MAX_SKIPPED_CHARS, NameLimit
-from siteatlas.scanner.reading.name_dictionary import NameDictionary
-from siteatlas.scanner.reading.web_page import read_page
+from siteatlas.scanner.reading.formats.elements import MAX_SKIPPED_CHARS, NameLimit
+from siteatlas.scanner.reading.head import NameDictionary, read_page
 from tests.fixtures.documents import FORMATS, ReadDocument, read
 
 OUT_OF_MEMORY = 2

@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 
-from siteatlas.errors import ConnectionFailed, DnsNameUnknown, Timeout, TlsError, TlsNotSpoken
+from siteatlas.errors import (
+    ConnectionFailed,
+    DnsNameUnknown,
+    Timeout,
+    TlsError,
+    TlsNotSpoken,
+)
 from siteatlas.net.address import parse_site
-from siteatlas.scanner.discovery.origins import candidate_origins, is_worth_trying, other_host
+from siteatlas.scanner.discovery.probes import candidate_origins, is_worth_trying, other_host
 from siteatlas.scanner.events import RobotsRead, SiteResolved
 from tests.fixtures.certificates import presenting, trusting
 from tests.fixtures.documents import urlset_of

@@ -8,8 +8,8 @@ import pytest
 
 from siteatlas.scanner.events import ProblemSample
 from siteatlas.scanner.problem_codes import ProblemCode
-from siteatlas.scanner.reading.duplicates import DuplicateUrls
-from siteatlas.scanner.reading.tally import MAX_SAMPLES, Tally
+from siteatlas.scanner.reading.document import DuplicateUrls
+from siteatlas.scanner.reading.entries import MAX_SAMPLES, Tally
 from tests.fixtures.documents import index_of, read, urlset
 
 PAGE = "https://a.example/"

@@ -14,10 +14,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from siteatlas.errors import ScanError
-from siteatlas.scanner.discovery.robots import parse_robots
-from siteatlas.scanner.discovery.robots_rules import Rule, RuleSet
-from siteatlas.scanner.reading.body import Body
-from siteatlas.scanner.reading.tally import Tally
+from siteatlas.scanner.discovery.robots import Rule, RuleSet, parse_robots
+from siteatlas.scanner.reading.decoding import Body
+from siteatlas.scanner.reading.entries import Tally
 from tests.fixtures.documents import ReadDocument, index_of, read, urlset
 
 SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -16,17 +16,14 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from siteatlas.cli.scanning.encoders import encode_objects
-from siteatlas.cli.scanning.entry_filter import EntryFilter
-from siteatlas.cli.scanning.site_encoder import SiteEncoder
-from siteatlas.errors import ScanError
-from siteatlas.errors.base import error_classes
+from siteatlas.cli.scan.output import EntryFilter, SiteEncoder, encode_objects
+from siteatlas.errors import ScanError, error_classes
 from siteatlas.net.address import parse_site
 from siteatlas.net.response import Response
 from siteatlas.scanner.analyzer import SitemapAnalyzer
-from siteatlas.scanner.crawl import reader_client, reader_pool
-from siteatlas.scanner.crawl.reader_messages import DocumentTask
-from siteatlas.scanner.crawl.reader_pool import MIB, ReaderPool, RemoteReaders
+from siteatlas.scanner.crawl import readers as reader_client
+from siteatlas.scanner.crawl import readers as reader_pool
+from siteatlas.scanner.crawl.readers import MIB, DocumentTask, ReaderPool, RemoteReaders
 from siteatlas.scanner.events import EntriesRead, ScanEvent
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.report import ReportBuilder

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from siteatlas.scanner.reading.web_page import error_of_page, read_page
+from siteatlas.scanner.reading.head import error_of_page, read_page
 from tests.fixtures.raw_server import Connection, RawServer
 from tests.fixtures.scans import record_scan
 from tests.unit.scanner.conftest import QUICK

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from siteatlas.scanner.events import ChildrenFound, DocumentClosed, SitemapType
-from siteatlas.scanner.reading.resourcesync import read_capability
+from siteatlas.scanner.reading.head import read_capability
 from tests.fixtures.documents import NAMESPACE, read
 from tests.fixtures.scans import record_scan
 

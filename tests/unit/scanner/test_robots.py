@@ -7,8 +7,14 @@ from itertools import product
 
 import pytest
 
-from siteatlas.scanner.discovery.robots import MAX_BYTES, MAX_SITEMAPS, AgentRules, parse_robots
-from siteatlas.scanner.discovery.robots_rules import MAX_RULES_PER_GRAM, Rule
+from siteatlas.scanner.discovery.robots import (
+    MAX_BYTES,
+    MAX_RULES_PER_GRAM,
+    MAX_SITEMAPS,
+    AgentRules,
+    Rule,
+    parse_robots,
+)
 
 AGENT = "Siteatlas/0.1 (sitemap reader)"
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from siteatlas.net.address import parse_site
 from siteatlas.scanner.analyzer import ScanOptions
-from siteatlas.scanner.crawl.held_body import held_bytes
+from siteatlas.scanner.crawl.body import held_bytes
 from siteatlas.scanner.events import (
     ChildLink,
     ChildrenFound,
@@ -23,7 +23,7 @@ from siteatlas.scanner.events import (
     UnchangedBy,
     Validators,
 )
-from siteatlas.scanner.scan_memory import KnownDocument, ScanMemory
+from siteatlas.scanner.options import KnownDocument, ScanMemory
 from tests.fixtures.documents import index_of, urlset, urlset_of
 from tests.fixtures.raw_server import RawServer, whole_answer
 from tests.fixtures.scans import record_scan

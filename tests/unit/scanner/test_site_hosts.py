@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.scanner.crawl.site_hosts import (
+from siteatlas.scanner.crawl.document import (
     FOREIGN_DOCUMENTS_PER_DOMAIN,
     FOREIGN_DOCUMENTS_PER_SCAN,
     SiteHosts,

@@ -10,19 +10,19 @@ from collections.abc import Iterator
 import pytest
 
 from siteatlas.errors import ScanError, XmlLimits, XmlTokenTooLong
+from siteatlas.scanner.reading.decoding import LENIENT_BYTES, TextDecoder
 from siteatlas.scanner.reading.document import DocumentReader, load_readers
-from siteatlas.scanner.reading.encoding import LENIENT_BYTES, TextDecoder
-from siteatlas.scanner.reading.entries import MAX_URL_CHARS
+from siteatlas.scanner.reading.entries import MAX_URL_CHARS, Tally
 from siteatlas.scanner.reading.formats.elements import MAX_ELEMENTS
-from siteatlas.scanner.reading.formats.salvage import (
-    MAX_ENCODED_URL_CHARS,
-    MAX_LOCS,
-    decode_url,
-)
+from siteatlas.scanner.reading.formats.salvage import MAX_ENCODED_URL_CHARS, MAX_LOCS, decode_url
 from siteatlas.scanner.reading.formats.urlset import Urlset
-from siteatlas.scanner.reading.repair import HELD_CHARS, XmlRepair
-from siteatlas.scanner.reading.tally import Tally
-from siteatlas.scanner.reading.text_parts import DENSE_PART_CHARS, split_between_tags, split_text
+from siteatlas.scanner.reading.repair import (
+    DENSE_PART_CHARS,
+    HELD_CHARS,
+    XmlRepair,
+    split_between_tags,
+    split_text,
+)
 from tests.fixtures.documents import FORMATS, read
 from tests.fixtures.reading_paths import ANNOUNCING
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from siteatlas.scanner.reading.url_column import all_begin_with
+from siteatlas.scanner.reading.entries import all_begin_with
 
 TEXTS = st.text("ab/é", max_size=4)
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from siteatlas.errors import SchedulerEnded
-from siteatlas.scheduler.liveness import run_until
+from siteatlas.scheduler.outages import run_until
 
 
 async def test_loops_run_until_they_are_stopped():

@@ -6,10 +6,9 @@ import asyncio
 
 import pytest
 
-from siteatlas.net.waiting import current_waits, observe_waits
-from siteatlas.scheduler import parking
-from siteatlas.scheduler.parking import Parking
-from siteatlas.scheduler.slots import RunningJob, Slots
+from siteatlas.net.client import current_waits, observe_waits
+from siteatlas.scheduler import slots as parking
+from siteatlas.scheduler.slots import Parking, RunningJob, Slots
 from tests.unit.scheduler.test_slots import claim
 
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from siteatlas.scheduler import polling as polling_module
-from siteatlas.scheduler.polling import Polling
+from siteatlas.scheduler import consumer as polling_module
+from siteatlas.scheduler.consumer import Polling
 
 SOON_SECONDS = 5.0
 LATER_SECONDS = 0.3

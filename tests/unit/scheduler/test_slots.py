@@ -8,8 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from siteatlas.queue.fence import Claim
-from siteatlas.queue.new_job import Priority
+from siteatlas.queue.fence import Claim, Priority
 from siteatlas.scheduler.slots import (
     MIN_STAY_SECONDS,
     PARKED_PER_SLOT,

@@ -8,10 +8,8 @@ from uuid import uuid4
 import pytest
 
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.queue.fence import Claim
-from siteatlas.queue.new_job import Priority
-from siteatlas.scheduler.slots import RunningJob, Slots
-from siteatlas.scheduler.surplus import MAX_PAUSE_SECONDS, Surplus
+from siteatlas.queue.fence import Claim, Priority
+from siteatlas.scheduler.slots import MAX_PAUSE_SECONDS, RunningJob, Slots, Surplus
 from siteatlas.storage.models import LOCAL_USER_ID
 from tests.unit.scheduler.test_slots import claim
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from siteatlas.errors import ConfigurationError
-from siteatlas.storage.database_url import DRIVER, parse_database_url, tls_address
+from siteatlas.storage.engine import DRIVER, parse_database_url, tls_address
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", DRIVER])

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from siteatlas.errors import DatabaseRefused, DatabaseUnavailable
-from siteatlas.storage.faults import located_faults, server_of
+from siteatlas.storage.engine import located_faults, server_of
 
 URL = "postgresql://me:secret@db.example:6432/sites"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.safe_text import storable, unaltered
-from siteatlas.storage.hashes import signed64, url_hash, url_hashes
+from siteatlas.catalog.urls import signed64, url_hash, url_hashes
+from siteatlas.text import storable, unaltered
 
 URLS = [f"https://a.example/{n}" for n in range(200)]
 

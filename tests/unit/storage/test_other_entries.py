@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.storage.statements.other_entries import Lookup, SiteSize
+from siteatlas.catalog.classification import Lookup, SiteSize
 
 
 @pytest.mark.parametrize(

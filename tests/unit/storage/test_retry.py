@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from siteatlas.errors import DatabaseBusy, DatabaseUnavailable
-from siteatlas.storage import retry
-from siteatlas.storage.retry import TRIES, retry_when_busy
+from siteatlas.storage import session as retry
+from siteatlas.storage.session import TRIES, retry_when_busy
 
 
 @pytest.fixture(autouse=True)

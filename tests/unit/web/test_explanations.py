@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from siteatlas.errors import NoSitemap
-from siteatlas.web.explanations import ADVICE, _meanings, explain
+from siteatlas.web.templating import ADVICE, _meanings, explain
 
 
 def test_advice_is_given_for_codes_that_exist():

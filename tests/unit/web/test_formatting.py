@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from siteatlas.web.formatting import (
+from siteatlas.web.templating import (
     code_spans,
     duration,
     exact,

@@ -2,26 +2,211 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Annotated, Any
+from urllib.parse import quote
+from uuid import UUID
+from xml.sax.saxutils import escape, quoteattr
 
 import orjson
 from fastapi import APIRouter, Query, Request, Response, status
 
 from siteatlas.access.identity import CurrentIdentity, Identity
-from siteatlas.access.marks import READ
+from siteatlas.access.limits import READ
 from siteatlas.api.context import Context
-from siteatlas.api.entity_tags import entity_tag, is_known
+from siteatlas.api.middleware import entity_tag, is_known
 from siteatlas.api.openapi import problems
 from siteatlas.api.routers.domains import PREFIX, DomainName
-from siteatlas.api.schemas.changes import AllChangesQuery, ChangesQuery, FeedPageAnswer
-from siteatlas.insights.change_views import FeedPage
-from siteatlas.insights.changes import list_changes
-from siteatlas.insights.domains import find_domain_view
-from siteatlas.insights.feed_windows import FeedFilter
+from siteatlas.api.schemas.changes import (
+    AllAtomQuery,
+    AllChangesQuery,
+    AtomQuery,
+    ChangesQuery,
+    FeedPageAnswer,
+)
+from siteatlas.catalog.change_feed import (
+    ChangeView,
+    FeedFilter,
+    FeedHeadView,
+    FeedPage,
+    list_changes,
+    read_head,
+)
+from siteatlas.catalog.domains import find_domain_view
+from siteatlas.catalog.publications import PublishedEvent, latest_changes
 from siteatlas.storage.session import get_snapshot_session
+
+MEDIA_TYPE = "application/atom+xml"
+# The time of a feed without entries, which must have one.
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+INCOMPLETE = "Incomplete: not all events could be read. The change feed contains all of them."
+MAX_VALUE_CHARS = 200
+URL_CHARS = "%/:?#[]@!$&'()*,;=+-._~"
+NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class AtomFeed:
+    """A feed of one site, or of all; `address` is where it was requested, `base` is its origin."""
+
+    feed_id: UUID
+    title: str
+    name: str
+    address: str
+    base: str
+    events: Sequence[PublishedEvent]
+    is_complete: bool = True
+
+    def document(self) -> bytes:
+        """The Atom document."""
+        updated = max((found.published_at for found in self.events), default=NEVER)
+        lines = [
+            '<?xml version="1.0" encoding="utf-8"?>',
+            '<feed xmlns="http://www.w3.org/2005/Atom">',
+            f"<id>urn:siteatlas:{self.feed_id}:{_text(quote(self.name))}</id>",
+            f"<title>{_text(self.title)}</title>",
+            *([] if self.is_complete else [f"<subtitle>{INCOMPLETE}</subtitle>"]),
+            f"<updated>{_time(updated)}</updated>",
+            "<author><name>Siteatlas</name></author>",
+            _link("self", self.address, MEDIA_TYPE),
+        ]
+        for found in self.events:
+            lines += self._entry(found.event, found.published_at)
+        lines.append("</feed>\n")
+        return "\n".join(lines).encode()
+
+    def _entry(self, event: ChangeView, published_at: datetime) -> Iterator[str]:
+        """The lines of one entry of the Atom document."""
+        changes = f"{self.base}/api/v3/domains/{quote(event.domain)}/changes?after={event.seq - 1}"
+        about = event.url or event.sitemap
+        details = "\n".join(_details(event))
+        yield "<entry>"
+        yield f"<id>urn:siteatlas:{self.feed_id}:{_text(event.id)}</id>"
+        yield f"<title>{_text(f'{event.kind}: {about or event.domain}')}</title>"
+        yield f"<updated>{_time(published_at)}</updated>"
+        yield f"<category term={quoteattr(event.kind)}/>"
+        yield _link("alternate", about or changes)
+        yield _link("related", changes, "application/json")
+        yield f'<content type="text">{_text(details)}</content>'
+        yield "</entry>"
+
+
+def _details(event: ChangeView) -> Iterable[str]:
+    """What an entry of the Atom document says of its event, a line each."""
+    yield f"Site: {event.domain}"
+    if event.sitemap is not None:
+        yield f"Sitemap: {event.sitemap}"
+    if event.previous_sitemap is not None:
+        yield f"Previous sitemap: {event.previous_sitemap}"
+    for field in event.fields:
+        before, after = (event.before or {}).get(field), (event.after or {}).get(field)
+        yield f"{field}: {_shortened(before)} -> {_shortened(after)}"
+    if event.evidence is not None:
+        yield f"Evidence: {event.evidence}"
+
+
+def _shortened(value: object) -> str:
+    """A listed value in the details of an entry; extras may be long."""
+    text = str(value)
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}…"
+
+
+def _link(relation: str, address: str, media_type: str | None = None) -> str:
+    """A link of the Atom document; its address is percent-encoded where that is missing."""
+    kind = "" if media_type is None else f' type="{media_type}"'
+    href = quoteattr(quote(address, safe=URL_CHARS))
+    return f'<link rel="{relation}"{kind} href={href}/>'
+
+
+def _text(text: str) -> str:
+    """A text of the Atom document, without characters that XML cannot hold."""
+    return escape(NOT_IN_XML.sub("\ufffd", text))
+
+
+def _time(moment: datetime) -> str:
+    """A time of the Atom document."""
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+DESCRIBED_ATOM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The newest 100 events as an Atom feed, newest publication first; a "
+        "`subtitle` says if some of them may be missing.",
+        "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+        "headers": {
+            "ETag": {
+                "description": "Changes with the next publication: send it as `If-None-Match`. "
+                "Not set if `tag` is given.",
+                "schema": {"type": "string", "maxLength": 64},
+            }
+        },
+    },
+    304: {"description": "Nothing was published since the feed with this `ETag`."},
+}
+
+router = APIRouter(tags=["changes"])
+
+
+@router.get(
+    "/api/v3/changes.atom",
+    dependencies=[READ],
+    summary="Read the newest changes as an Atom feed",
+    response_class=Response,
+    responses={**DESCRIBED_ATOM, **problems()},
+)
+async def get_changes_atom(query: Annotated[AllAtomQuery, Query()], request: Request) -> Response:
+    """The newest events of all sites, for feed readers. Programs should read the change feed."""
+    return await _atom_response(None, query, request, query.wanted_tag)
+
+
+@router.get(
+    f"{PREFIX}/{{domain}}/changes.atom",
+    dependencies=[READ],
+    summary="Read the newest changes of a site as an Atom feed",
+    response_class=Response,
+    responses={**DESCRIBED_ATOM, **problems(404)},
+)
+async def get_domain_changes_atom(
+    domain: DomainName, query: Annotated[AtomQuery, Query()], request: Request
+) -> Response:
+    """The newest events of one site, for feed readers. Programs should read the change feed."""
+    return await _atom_response(domain, query, request)
+
+
+async def _atom_response(
+    domain: str | None, query: AtomQuery, request: Request, tag: str | None = None
+) -> Response:
+    """The Atom feed; 304, without reading an event, if nothing was published since."""
+    async with get_snapshot_session() as session:
+        site = None if domain is None else await find_domain_view(session, domain)
+        head = await read_head(session)
+        # Which sites have a tag changes without a publication.
+        headers = {} if tag is not None else {"ETag": _feed_tag(head, request)}
+        if headers and is_known(headers["ETag"], request.headers.get("if-none-match")):
+            return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
+        wanted = FeedFilter(None if site is None else site.id, query.wanted_kinds, tag)
+        latest = await latest_changes(session, wanted, head)
+    feed = AtomFeed(
+        feed_id=head.feed_id,
+        title="Changes of all sites" if site is None else f"Changes of {site.domain}",
+        name="changes" if site is None else f"changes:{site.domain}",
+        address=str(request.url),
+        base=str(request.base_url).rstrip("/"),
+        events=latest.events,
+        is_complete=latest.is_complete,
+    )
+    return Response(feed.document(), headers=headers, media_type=MEDIA_TYPE)
+
+
+def _feed_tag(head: FeedHeadView, request: Request) -> str:
+    """The ETag of an Atom feed: it changes with the next publication, of any site."""
+    address = (request.base_url, request.url.path, request.url.query)
+    return entity_tag(*address, head.feed_id, head.retained_from, head.seq)
+
 
 JSON_LINES = "application/jsonl"
 DESCRIBED: dict[int | str, dict[str, Any]] = {
@@ -37,8 +222,6 @@ DESCRIBED: dict[int | str, dict[str, Any]] = {
     },
     304: {"description": "Nothing was published since the page with this `ETag`."},
 }
-
-router = APIRouter(tags=["changes"])
 
 
 @router.get(

@@ -3,40 +3,88 @@
 from __future__ import annotations
 
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import APIRouter, Query
 
-from siteatlas.access.marks import READ
+from siteatlas.access.limits import READ
+from siteatlas.api.context import ReadSession
 from siteatlas.api.openapi import problems
 from siteatlas.api.routers.domains import PREFIX, DomainName
 from siteatlas.api.schemas.base import PageAnswer
-from siteatlas.api.schemas.domain_problems import ProblemAnswer, ProblemsQuery
+from siteatlas.api.schemas.changes import CompareQuery, ComparisonAnswer
 from siteatlas.api.schemas.domains import (
     CandidateAnswer,
     CandidatesQuery,
+    ProblemAnswer,
+    ProblemsQuery,
     RobotsFileAnswer,
     RobotsQuery,
     ScanAnswer,
     ScansQuery,
+    SectionsAnswer,
+    SectionsQuery,
 )
-from siteatlas.api.schemas.scan_comparison import CompareQuery, ComparisonAnswer
-from siteatlas.api.schemas.sections import SectionsAnswer, SectionsQuery
-from siteatlas.api.schemas.sitemaps import SitemapAnswer, SitemapsQuery
-from siteatlas.api.schemas.url_history import UrlHistoryAnswer, UrlHistoryQuery
-from siteatlas.api.schemas.urls import DomainUrlsQuery, UrlPageAnswer
-from siteatlas.api.sessions import ReadSession
-from siteatlas.insights.candidates import CandidateView, list_candidates
-from siteatlas.insights.domains import find_domain_view
-from siteatlas.insights.pages import Page
-from siteatlas.insights.problems import ProblemFilter, ProblemView, list_problems
-from siteatlas.insights.robots_files import RobotsFileView, list_robots_files
-from siteatlas.insights.scan_comparison import ComparisonPage, compare_scans
-from siteatlas.insights.scans import ScanView, list_scans
-from siteatlas.insights.sections import SectionsView, domain_sections
-from siteatlas.insights.sitemaps import SitemapView, list_sitemaps
-from siteatlas.insights.url_history import UrlHistoryPage, list_url_history
-from siteatlas.insights.urls import UrlPage, list_domain_urls
-from siteatlas.queue.statuses import parse_status
+from siteatlas.api.schemas.urls import (
+    AllUrlsQuery,
+    DomainUrlsQuery,
+    SitemapAnswer,
+    SitemapsQuery,
+    UrlHistoryAnswer,
+    UrlHistoryQuery,
+    UrlPageAnswer,
+    UrlsQuery,
+)
+from siteatlas.catalog.comparison import ComparisonPage, compare_scans
+from siteatlas.catalog.domains import CandidateView, find_domain_view, list_candidates
+from siteatlas.catalog.paging import Page
+from siteatlas.catalog.problems import ProblemFilter, ProblemView, list_problems
+from siteatlas.catalog.robots import RobotsFileView, list_robots_files
+from siteatlas.catalog.scans import ScanView, list_scans
+from siteatlas.catalog.sitemaps import SitemapView, find_sitemap, list_sitemaps
+from siteatlas.catalog.url_lists import (
+    SectionsView,
+    UrlHistoryPage,
+    UrlPage,
+    domain_sections,
+    list_domain_urls,
+    list_sitemap_urls,
+    list_url_history,
+    search_urls,
+)
+from siteatlas.queue.fence import parse_status
+
+sitemaps_router = APIRouter(prefix="/api/v3/sitemaps", tags=["sitemaps"])
+
+
+@sitemaps_router.get(
+    "/{sitemap_id}",
+    dependencies=[READ],
+    summary="Show a sitemap",
+    response_model=SitemapAnswer,
+    responses=problems(404),
+)
+async def get_sitemap(sitemap_id: UUID, session: ReadSession) -> SitemapView:
+    """What is stored about one sitemap."""
+    return await find_sitemap(session, sitemap_id)
+
+
+@sitemaps_router.get(
+    "/{sitemap_id}/urls",
+    dependencies=[READ],
+    summary="List the URLs of a sitemap",
+    response_model=UrlPageAnswer,
+    responses=problems(404),
+)
+async def get_sitemap_urls(
+    sitemap_id: UUID, query: Annotated[UrlsQuery, Query()], session: ReadSession
+) -> UrlPage:
+    """The stored URLs of one sitemap."""
+    sitemap = await find_sitemap(session, sitemap_id)
+    return await list_sitemap_urls(
+        session, sitemap.id, query.wanted, limit=query.limit, cursor=query.cursor
+    )
+
 
 router = APIRouter(prefix=PREFIX, tags=["domains"])
 
@@ -200,3 +248,20 @@ async def get_domain_robots(
     """Every version of the site's robots.txt that a scan has read, newest first."""
     site = await find_domain_view(session, domain)
     return await list_robots_files(session, site.id, limit=query.limit, cursor=query.cursor)
+
+
+urls_router = APIRouter(prefix="/api/v3/urls", tags=["urls"])
+
+
+@urls_router.get(
+    "",
+    summary="Search the URLs of all sites",
+    response_model=UrlPageAnswer,
+    responses=problems(),
+    dependencies=[READ],
+)
+async def get_urls(query: Annotated[AllUrlsQuery, Query()], session: ReadSession) -> UrlPage:
+    """The stored URLs of all sites, sitemap by sitemap."""
+    return await search_urls(
+        session, query.wanted, tag=query.wanted_tag, limit=query.limit, cursor=query.cursor
+    )

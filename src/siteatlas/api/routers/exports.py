@@ -14,19 +14,18 @@ from fastapi.responses import StreamingResponse
 
 from siteatlas.access.authentication import AccessControl, is_still_admitted
 from siteatlas.access.identity import CurrentIdentity, Identity
-from siteatlas.access.marks import READ
+from siteatlas.access.limits import READ
+from siteatlas.api.context import ReadSession
 from siteatlas.api.openapi import problems
 from siteatlas.api.problems import HEAD_ONLY
 from siteatlas.api.routers.domains import PREFIX, DomainName
-from siteatlas.api.schemas.exports import AllExportQuery, ExportQuery
-from siteatlas.api.sessions import ReadSession
+from siteatlas.api.schemas.urls import AllExportQuery, ExportQuery
+from siteatlas.catalog.domains import find_domain_view
+from siteatlas.catalog.url_lists import UrlFilter
 from siteatlas.errors import InputError, KeyRequired
-from siteatlas.export.columns import Exported
-from siteatlas.export.encoding import MEDIA_TYPES, ExportFormat
+from siteatlas.export.encoding import MEDIA_TYPES, Exported, ExportFormat
 from siteatlas.export.parquet import count_parquet_export
 from siteatlas.export.streaming import ExportRequest, begin_export
-from siteatlas.insights.domains import find_domain_view
-from siteatlas.insights.url_filters import UrlFilter
 from siteatlas.storage.session import AsyncSession
 
 ADMISSION_CHECK_SECONDS = 15.0

@@ -1,19 +1,90 @@
-"""Whether the process is alive, and whether it can use its database."""
+"""Models of the health responses."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Any, Literal
+
+from fastapi import APIRouter, Response
+from pydantic import ConfigDict
 
 from siteatlas import __version__
-from siteatlas.access.marks import PUBLIC, READ
+from siteatlas.access.limits import PUBLIC, READ
 from siteatlas.api.context import Context
 from siteatlas.api.openapi import problems
-from siteatlas.api.schemas.health import DatabaseHealthAnswer, HealthAnswer, PoolAnswer
-from siteatlas.errors import DatabaseReadOnly, SchedulerEnded
+from siteatlas.api.schemas.base import AnswerShape, Seconds, SmallCount, Word, examples
+from siteatlas.errors import DatabaseError, DatabaseReadOnly, SchedulerEnded
 from siteatlas.meters import meters
+from siteatlas.queue.metrics import MEDIA_TYPE, process_metrics, queue_metrics
 from siteatlas.storage.schema import check_revision
 
+ALIVE = {"status": "ok", "version": "0.1.0", "loop_lag_seconds": 0.0004}
+DATABASE = {
+    "status": "ok",
+    "server_version": "18.1",
+    "schema_revision": "0001",
+    "needed_revision": "0001",
+    "latency_ms": 0.6,
+    "pool": {"size": 10, "in_use": 1, "overflow": 0},
+}
+
+
+class HealthAnswer(AnswerShape):
+    """The process responds; nothing else was checked."""
+
+    model_config = ConfigDict(json_schema_extra=examples(ALIVE))
+
+    status: Literal["ok"]
+    version: Word
+    loop_lag_seconds: Seconds
+
+
+class PoolAnswer(AnswerShape):
+    """Database connections of this process."""
+
+    size: SmallCount
+    in_use: SmallCount
+    overflow: SmallCount
+
+
+class DatabaseHealthAnswer(AnswerShape):
+    """The database responds and has the schema that this version needs."""
+
+    model_config = ConfigDict(json_schema_extra=examples(DATABASE))
+
+    status: Literal["ok"]
+    server_version: Word
+    schema_revision: Word | None
+    needed_revision: Word
+    latency_ms: Seconds
+    pool: PoolAnswer
+
+
+MAX_METRICS_CHARS = 200_000
+TEXT = {"schema": {"type": "string", "maxLength": MAX_METRICS_CHARS}}
+DESCRIBED: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Metrics in the Prometheus text format.", "content": {"text/plain": TEXT}}
+}
+
 router = APIRouter(tags=["operations"])
+
+
+@router.get(
+    "/metrics",
+    dependencies=[READ],
+    summary="Get metrics for Prometheus",
+    response_class=Response,
+    responses={**DESCRIBED, **problems()},
+)
+async def get_metrics(context: Context) -> Response:
+    """Metrics of the queue and of this process.
+
+    Without a database, only `siteatlas_database_up` and the metrics of the process.
+    """
+    try:
+        load = await context.queue_load.run()
+    except DatabaseError:
+        load = None
+    return Response(queue_metrics(load) + process_metrics(__version__), media_type=MEDIA_TYPE)
 
 
 @router.get("/health", dependencies=[PUBLIC], summary="Check the process", responses=problems())

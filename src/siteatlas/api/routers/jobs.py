@@ -6,20 +6,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, BackgroundTasks, Query, Response, status
 
-from siteatlas.access.identity import CurrentIdentity
-from siteatlas.access.limits import CurrentLimits
-from siteatlas.access.marks import READ, SCAN
-from siteatlas.access.ownership import require_owner
-from siteatlas.api.context import STATUS_PATH, Context, JobIdent
+from siteatlas.access.identity import CurrentIdentity, require_owner
+from siteatlas.access.limits import READ, SCAN, CurrentLimits
+from siteatlas.api.context import STATUS_PATH, Context, JobIdent, ReadSession, WriteSession
 from siteatlas.api.openapi import LOCATION, problems
 from siteatlas.api.schemas.base import PageAnswer
 from siteatlas.api.schemas.jobs import AttemptAnswer, JobAnswer, JobDetailAnswer, JobsQuery
-from siteatlas.api.sessions import ReadSession, WriteSession
-from siteatlas.insights.jobs import JobView, find_job, list_attempts, list_jobs
-from siteatlas.insights.pages import Page
+from siteatlas.catalog.paging import Page
 from siteatlas.logs import get_logger
-from siteatlas.processor.recount import recount_site
+from siteatlas.processor.processing import recount_site
 from siteatlas.queue.operator_actions import cancel, retry
+from siteatlas.queue.views import JobView, find_job, list_attempts, list_jobs
 from siteatlas.storage.models import JobStatus
 
 log = get_logger("api")

@@ -6,18 +6,53 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response, status
 
-from siteatlas.access.keys import SECONDS_A_DAY, KeyRequest, create_key, revoke
-from siteatlas.access.marks import ADMIN
-from siteatlas.access.scopes import requested_scopes
-from siteatlas.api.body_limits import ParsedBodyRoute
-from siteatlas.api.context import Context
+from siteatlas.access.keys import (
+    SECONDS_A_DAY,
+    KeyRequest,
+    create_key,
+    requested_scopes,
+    revoke,
+)
+from siteatlas.access.limits import ADMIN
+from siteatlas.api.context import Context, ReadSession, WriteSession
+from siteatlas.api.limits import ParsedBodyRoute
 from siteatlas.api.openapi import LOCATION, problems
 from siteatlas.api.schemas.base import PageAnswer
-from siteatlas.api.schemas.keys import KEY_ID, KeyAnswer, KeyCreated, KeyCreation, KeysQuery
-from siteatlas.api.sessions import ReadSession, WriteSession
-from siteatlas.insights.keys import KeyView, find_key_view, list_keys
-from siteatlas.insights.pages import Page
+from siteatlas.api.schemas.keys import (
+    KEY_ID,
+    AuditEventAnswer,
+    AuditQuery,
+    KeyAnswer,
+    KeyCreated,
+    KeyCreation,
+    KeysQuery,
+)
+from siteatlas.catalog.access import (
+    AuditEventView,
+    KeyView,
+    find_key_view,
+    list_audit_events,
+    list_keys,
+)
+from siteatlas.catalog.paging import Page
 from siteatlas.logs import get_logger
+
+audit_router = APIRouter(prefix="/api/v3/audit", tags=["access"])
+
+
+@audit_router.get(
+    "",
+    dependencies=[ADMIN],
+    summary="Read the audit trail",
+    response_model=PageAnswer[AuditEventAnswer],
+    responses=problems(),
+)
+async def get_audit_events(
+    query: Annotated[AuditQuery, Query()], session: ReadSession
+) -> Page[AuditEventView]:
+    """Requests that changed something, or tried to, and refused keys; newest first."""
+    return await list_audit_events(session, user=query.user, limit=query.limit, cursor=query.cursor)
+
 
 PREFIX = "/api/v3/keys"
 

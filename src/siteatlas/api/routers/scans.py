@@ -6,27 +6,53 @@ from uuid import UUID
 
 from fastapi import APIRouter, Response, status
 
-from siteatlas.access.identity import CurrentIdentity, Identity
-from siteatlas.access.limits import CurrentLimits
-from siteatlas.access.marks import READ, SCAN
-from siteatlas.access.ownership import require_right_to_watch
-from siteatlas.api.addresses import parse_site_field
-from siteatlas.api.body_limits import ParsedBodyRoute
-from siteatlas.api.context import NO_WORKER, STATUS_PATH, Context, JobIdent
+from siteatlas.access.identity import CurrentIdentity, Identity, require_right_to_watch
+from siteatlas.access.limits import READ, SCAN, CurrentLimits
+from siteatlas.api.context import (
+    NO_WORKER,
+    STATUS_PATH,
+    Context,
+    JobIdent,
+    ReadSession,
+    SingleReadSession,
+    WriteSession,
+    parse_site_field,
+)
+from siteatlas.api.limits import KIB, ParsedBodyRoute
 from siteatlas.api.openapi import LOCATION, problems
 from siteatlas.api.problems import FieldRefused
-from siteatlas.api.schemas.jobs import JobStatusAnswer, ScanAccepted, ScanRequest
-from siteatlas.api.sessions import SingleReadSession
+from siteatlas.api.schemas.jobs import (
+    BatchCreated,
+    BatchItemAnswer,
+    BatchRequest,
+    BatchStatusAnswer,
+    JobStatusAnswer,
+    ScanAccepted,
+    ScanRequest,
+)
+from siteatlas.catalog.domains import find_domain
 from siteatlas.errors import AddressError, InputError, JobActive
-from siteatlas.insights.jobs import JobView, find_job
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
-from siteatlas.queue.new_job import SubmittedJob
-from siteatlas.queue.submission import SiteSubmission, build_submission, join_active_job
-from siteatlas.scanner.child_filter import ChildFilter
-from siteatlas.storage.retry import retry_when_busy
-from siteatlas.storage.session import execute_autocommit, get_autocommit_session, get_session
-from siteatlas.storage.statements.domains import find_domain
+from siteatlas.net.egress import EgressPolicy, parse_allowed_site
+from siteatlas.queue.fence import SubmittedJob
+from siteatlas.queue.submission import (
+    BatchEntry,
+    SiteSubmission,
+    build_submission,
+    create_batch,
+    join_active_job,
+)
+from siteatlas.queue.views import BatchView, JobView, find_batch, find_job, list_batch_items
+from siteatlas.scanner.options import ChildFilter
+from siteatlas.storage.models import JobStatus
+from siteatlas.storage.session import (
+    execute_autocommit,
+    get_autocommit_session,
+    get_session,
+    retry_when_busy,
+)
+from siteatlas.text import storable
 
 NO_FILTER_OF_DOCUMENT = "only_document cannot be combined with a filter for sitemaps."
 DOCUMENT_URL_REQUIRED = "With only_document, base_url must be the address of a sitemap."
@@ -136,3 +162,97 @@ async def _join_active_scan(submission: SiteSubmission, domain_id: UUID) -> Subm
 async def get_scan_status(job_id: JobIdent, session: SingleReadSession) -> JobView:
     """The status of a job, by UUID or number."""
     return await find_job(session, job_id)
+
+
+PREFIX = "/api/v3/sitemap/batch"
+LARGER_BODIES = {f"{PREFIX}/create": 1024 * KIB}
+MAX_STORED_NAME_CHARS = 2048
+
+batches_router = APIRouter(
+    prefix=PREFIX,
+    tags=["scans"],
+    route_class=ParsedBodyRoute,
+)
+
+
+@batches_router.post(
+    "/create",
+    dependencies=[SCAN],
+    summary="Scan many sites",
+    status_code=status.HTTP_202_ACCEPTED,
+    response_model=BatchCreated,
+    responses={202: LOCATION, **problems(409)},
+)
+async def create_site_batch(
+    body: BatchRequest,
+    response: Response,
+    context: Context,
+    identity: CurrentIdentity,
+    limits: CurrentLimits,
+    session: WriteSession,
+) -> BatchCreated:
+    """Queue all sites that can be scanned and report the others. Fails only if none can be."""
+    entries = _entries(body.domains, context.policy)
+    sites = sum(entry.address is not None for entry in entries)
+    async with limits.queue_room.turn(identity) as turn, session.begin():
+        await turn.reserve(session, sites)
+        batch_id = await create_batch(
+            session,
+            entries,
+            created_by=identity.user_id,
+            max_pages=body.max_pages,
+            max_attempts=context.settings.max_attempts,
+        )
+        items = await list_batch_items(session, batch_id)
+        worker_running = await context.has_live_worker(session)
+    context.wake_consumer()
+    log.info("batch_submitted", batch_id=batch_id, total=len(items))
+    status_url = f"{PREFIX}/status/{batch_id}"
+    response.headers["Location"] = status_url
+    return BatchCreated(
+        batch_id=batch_id,
+        status=JobStatus.PENDING.value,
+        total_domains=len(items),
+        status_url=status_url,
+        items=[BatchItemAnswer.model_validate(item) for item in items],
+        warning=None if worker_running else NO_WORKER,
+    )
+
+
+@batches_router.get(
+    "/status/{batch_id}",
+    dependencies=[READ],
+    summary="Get the status and progress of a batch",
+    response_model=BatchStatusAnswer,
+    responses=problems(404),
+)
+async def get_batch_status(batch_id: UUID, session: ReadSession) -> BatchView:
+    """The status of a batch and of each of its sites."""
+    return await find_batch(session, batch_id)
+
+
+def _entries(texts: list[str], policy: EgressPolicy) -> list[BatchEntry]:
+    """One entry for each different line; FieldRefused when no line can be used."""
+    entries: list[BatchEntry] = []
+    faults: list[tuple[str, AddressError]] = []
+    for text, position in _first_positions(texts).items():
+        try:
+            entries.append(
+                BatchEntry(storable(text, MAX_STORED_NAME_CHARS), parse_allowed_site(text, policy))
+            )
+        except AddressError as error:
+            faults.append((f"#/domains/{position}", error))
+            entries.append(
+                BatchEntry(storable(text, MAX_STORED_NAME_CHARS), None, error.code, error.message)
+            )
+    if len(faults) == len(entries):
+        raise FieldRefused(*faults, detail="None of the domains can be scanned.")
+    return entries
+
+
+def _first_positions(texts: list[str]) -> dict[str, int]:
+    """Each name and where it stands first: the status of a batch has one entry for a name."""
+    positions: dict[str, int] = {}
+    for position, text in enumerate(texts):
+        positions.setdefault(text, position)
+    return positions

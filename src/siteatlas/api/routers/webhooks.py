@@ -8,9 +8,9 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query, Response, status
 
 from siteatlas.access.identity import CurrentIdentity
-from siteatlas.access.marks import ADMIN, READ
-from siteatlas.api.body_limits import ParsedBodyRoute
-from siteatlas.api.context import Context
+from siteatlas.access.limits import ADMIN, READ
+from siteatlas.api.context import Context, ReadSession, WriteSession
+from siteatlas.api.limits import ParsedBodyRoute
 from siteatlas.api.openapi import LOCATION, problems
 from siteatlas.api.schemas.base import PageAnswer
 from siteatlas.api.schemas.webhooks import (
@@ -26,10 +26,10 @@ from siteatlas.api.schemas.webhooks import (
     WebhookCreation,
     WebhooksQuery,
 )
-from siteatlas.api.sessions import ReadSession, WriteSession
-from siteatlas.insights.pages import Page
-from siteatlas.insights.webhooks import (
+from siteatlas.catalog.paging import Page
+from siteatlas.catalog.webhooks import (
     DeliveryView,
+    NewDelivery,
     WebhookView,
     find_webhook,
     list_deliveries,
@@ -45,7 +45,6 @@ from siteatlas.notify.endpoints import (
     replay,
     rotate_secret,
 )
-from siteatlas.storage.statements.webhook_deliveries import NewDelivery
 
 PREFIX = "/api/v3/webhooks"
 

@@ -15,11 +15,11 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from siteatlas.insights.pages import DEFAULT_LIMIT, MAX_BIGINT, MAX_CURSOR_CHARS, MAX_LIMIT
+from siteatlas.catalog.paging import DEFAULT_LIMIT, MAX_BIGINT, MAX_CURSOR_CHARS, MAX_LIMIT
 from siteatlas.scanner.events import SitemapType
 from siteatlas.settings import MAX_PAGES
 from siteatlas.storage.models import JobStatus
-from siteatlas.tags import MAX_TAG_CHARS, TAG_PATTERN, parse_tag
+from siteatlas.text import MAX_TAG_CHARS, TAG_PATTERN, parse_tag
 
 MAX_INT = 2**31 - 1
 MAX_ADDRESS_CHARS = 2048

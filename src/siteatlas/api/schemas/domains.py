@@ -6,14 +6,17 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from siteatlas.api.schemas.base import (
     DOMAIN_ID,
     JOB_ID,
     LATER,
+    MAX_ADDRESS_CHARS,
+    NO_NUL,
     NOON,
     SITEMAP_COUNT,
+    SITEMAP_ID,
     USER_ID,
     Address,
     AnswerShape,
@@ -34,11 +37,137 @@ from siteatlas.api.schemas.base import (
     declared,
     examples,
     one_of,
+    response_example,
 )
+from siteatlas.catalog.problems import ProblemState
+from siteatlas.catalog.url_lists import DEFAULT_SECTIONS, MAX_MONTHS, MAX_SECTIONS
 from siteatlas.scanner.events import DiscoveryMethod, Verdict
+from siteatlas.scanner.reading.entries import MAX_SAMPLES
 from siteatlas.settings import MAX_INTERVAL_HOURS, MIN_INTERVAL_HOURS
 from siteatlas.storage.models import LastScanStatus, ScanScope, ScanState
-from siteatlas.tags import MAX_TAGS, parse_tags
+from siteatlas.text import MAX_TAGS, parse_tags
+
+
+class SectionsQuery(BaseModel):
+    """How many sections to show."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: int = Field(
+        DEFAULT_SECTIONS,
+        ge=1,
+        le=MAX_SECTIONS,
+        description="Maximum number of sections; the largest come first.",
+    )
+
+
+class SectionAnswer(AnswerShape):
+    """One section of a site."""
+
+    section: Annotated[Name, Example("/blog/")] = Field(
+        description="The first segment of the path if anything follows it, otherwise `/`."
+    )
+    url_count: Annotated[Count, Example(1200)]
+
+
+class MonthAnswer(AnswerShape):
+    """One month of the dates of a site."""
+
+    month: Annotated[Word, Example("2025-11")]
+    url_count: Annotated[Count, Example(310)]
+
+
+class SectionsAnswer(AnswerShape):
+    """How the URLs of a site are distributed, as of the last complete read of each sitemap.
+
+    A sitemap that was never read completely counts as of its last read.
+    """
+
+    url_count: Annotated[Count, Example(1210)] = Field(
+        description="Number of URLs that were counted. A URL in several sitemaps is counted in "
+        "each of them; one that is missing from its sitemap is not counted."
+    )
+    sitemap_count: Annotated[Count, Example(3)] = Field(
+        description="Number of sitemaps that were counted."
+    )
+    complete: Annotated[bool, Example(True)] = Field(
+        description="False if the site has more sitemaps than are counted."
+    )
+    sections: Annotated[
+        list[SectionAnswer],
+        declared(maxItems=MAX_SECTIONS),
+        Example([{"section": "/blog/", "url_count": 1200}]),
+    ] = Field(description="The largest sections, the largest first.")
+    other_url_count: Annotated[Count, Example(10)] = Field(
+        description="Number of URLs in all other sections."
+    )
+    months: Annotated[
+        list[MonthAnswer],
+        declared(maxItems=MAX_MONTHS),
+        Example([{"month": "2025-11", "url_count": 310}]),
+    ] = Field(description="Number of URLs by the month of their `lastmod` in UTC, oldest first.")
+    other_month_url_count: Annotated[Count, Example(0)] = Field(
+        description="Number of URLs with a `lastmod` in a month that is not shown."
+    )
+    undated_url_count: Annotated[Count, Example(900)] = Field(
+        description="Number of URLs without `lastmod`."
+    )
+
+
+class SampleAnswer(AnswerShape):
+    """One occurrence of a problem in a document; unknown fields are null."""
+
+    url: Line | None = Field(description="The page, truncated after 500 characters.")
+    value: Line | None = Field(description="The value as listed, truncated after 200 characters.")
+    entry: SmallCount | None = Field(description="The number of the entry, starting at 1.")
+
+
+class ProblemAnswer(AnswerShape):
+    """One kind of problem in one document, as of the last read that found it."""
+
+    code: Annotated[Word, Example("lastmod_invalid")]
+    meaning: Annotated[
+        Line | None, Example("a `lastmod` that is not a date; the entry is kept without it")
+    ]
+    sitemap: Annotated[Url, Example("https://example.com/sitemap.xml")]
+    sitemap_id: Annotated[UUID, Example(SITEMAP_ID)]
+    count: Annotated[Count, Example(1)]
+    samples: Annotated[
+        list[SampleAnswer],
+        declared(maxItems=MAX_SAMPLES),
+        Example([{"url": "https://example.com/about", "value": "yesterday", "entry": 12}]),
+    ]
+    first_scan_id: Annotated[Count, Example(3)]
+    last_scan_id: Annotated[Count, Example(7)]
+    first_seen_at: Annotated[datetime, Example(NOON)]
+    last_seen_at: Annotated[datetime, Example(LATER)]
+    resolved_at: datetime | None = Field(
+        description="When a complete read of the document no longer found the problem."
+    )
+
+
+class ProblemsQuery(QueryShape):
+    """Which problems to list."""
+
+    code: str | None = Field(
+        None,
+        min_length=1,
+        max_length=64,
+        pattern=r"^[a-z0-9_]+$",
+        description="Only problems with this code.",
+    )
+    sitemap: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_ADDRESS_CHARS,
+        pattern=NO_NUL,
+        description="Only problems in the sitemap with this URL.",
+    )
+    state: ProblemState = Field(
+        ProblemState.CURRENT,
+        description="Current problems, resolved problems, or all.",
+    )
+
 
 MAX_ROBOTS_CHARS = 1_000_000
 INTERVAL = "Hours between scans; 0.016 is about one minute."
@@ -244,3 +373,65 @@ class CandidatesQuery(QueryShape):
 
 class ScansQuery(QueryShape):
     """Which scans to list."""
+
+
+MAX_IMPORTED = 5_000
+
+
+class ImportedSiteRequest(RequestShape):
+    """A site of the list."""
+
+    model_config = ConfigDict(
+        json_schema_extra=examples({"domain": "example.com", "scan_interval_hours": 12})
+    )
+
+    domain: str = Field(
+        max_length=MAX_ADDRESS_CHARS, description="The site, with or without scheme."
+    )
+    scan_interval_hours: IntervalHours | None = Field(None, description=INTERVAL)
+    tags: Tags = Field([], description="Tags to add; those that the site has are kept.")
+
+
+class ImportRequest(RequestShape):
+    """Sites to watch."""
+
+    model_config = ConfigDict(
+        json_schema_extra=examples(
+            {
+                "sites": [
+                    {"domain": "example.com", "scan_interval_hours": 12, "tags": ["shop"]},
+                    {"domain": "example.org"},
+                ],
+                "tags": ["customers"],
+            }
+        )
+    )
+
+    sites: Annotated[list[ImportedSiteRequest], Field(min_length=1, max_length=MAX_IMPORTED)]
+    tags: Tags = Field([], description="Tags to add to every site of the list.")
+
+
+class ImportFault(AnswerShape):
+    """A site of the list that was not added, and why."""
+
+    position: Annotated[SmallCount, Example(1)] = Field(
+        description="Its position in `sites`, counted from 0."
+    )
+    domain: Annotated[Name, Example("10.0.0.1")]
+    error_code: Annotated[Word, Example("egress_denied")]
+    error: Annotated[Line, Example("Connections to this address are not allowed.")]
+
+
+class ImportAnswer(AnswerShape):
+    """What became of the list. A site that it names twice counts once."""
+
+    added: Annotated[Count, Example(1)] = Field(description="Number of sites that were not stored.")
+    known: Annotated[Count, Example(0)] = Field(description="Number of sites that were stored.")
+    errors: Annotated[
+        list[ImportFault],
+        declared(maxItems=MAX_IMPORTED),
+        Example([response_example(ImportFault)]),
+    ]
+    warning: Annotated[Line | None, Example(None)] = Field(
+        None, description="Set if no worker is running."
+    )

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from siteatlas.api.schemas.base import (
+    DOMAIN_ID,
+    JOB_ID,
     LATER,
     MAX_ADDRESS_CHARS,
     NO_NUL,
+    NOON,
     SITEMAP_ID,
+    USER_ID,
     AnswerShape,
     Count,
     Example,
@@ -21,16 +25,25 @@ from siteatlas.api.schemas.base import (
     Moment,
     Name,
     PageAnswer,
+    Paragraph,
     QueryShape,
+    Seconds,
+    SitemapTypeWord,
     SmallCount,
     TagFilter,
     Url,
     Word,
+    declared,
+    one_of,
 )
+from siteatlas.api.schemas.changes import ChangeAnswer, KindsFilter
+from siteatlas.catalog.paging import MAX_BIGINT, MAX_CURSOR_CHARS, MAX_LIMIT
+from siteatlas.catalog.sitemaps import MAX_PARENTS_SHOWN
+from siteatlas.catalog.url_lists import ListingState, PointInTime, UrlExtra, UrlFilter
 from siteatlas.errors import InputError
-from siteatlas.insights.pages import MAX_BIGINT
-from siteatlas.insights.past_urls import PointInTime
-from siteatlas.insights.url_filters import ListingState, UrlExtra, UrlFilter
+from siteatlas.export.encoding import Exported, ExportFormat
+from siteatlas.scanner.events import DiscoveryMethod
+from siteatlas.storage.models import SitemapStatus
 
 ONE_EXTRA = "|".join(UrlExtra)
 
@@ -170,3 +183,87 @@ class PastMoment(BaseModel):
 
 class DomainUrlsQuery(PastMoment, UrlsQuery):
     """Which URLs of a site to list, and when."""
+
+
+class ExportQuery(PastMoment, UrlFilters, KindsFilter):
+    """What to export, and in which format. The filters of URLs do not apply to changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    what: Exported = Field(
+        Exported.URLS,
+        description="The URLs, or their changes. `after` and `kinds` apply to changes only.",
+    )
+    format: ExportFormat = Field(
+        ExportFormat.CSV, description="`parquet` needs the extra `parquet` on the server."
+    )
+    after: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_BIGINT,
+        description="Only changes after this number. Without it, all that are retained.",
+    )
+
+
+class AllExportQuery(ExportQuery, TagFilter):
+    """What to export of all sites, or of those with a tag."""
+
+
+class SitemapAnswer(AnswerShape):
+    """One document; `job_id` is the job that read it last."""
+
+    id: Annotated[UUID, Example(SITEMAP_ID)]
+    url: Annotated[Url, Example("https://example.com/sitemap.xml")]
+    domain: Annotated[Name, Example("example.com")]
+    domain_id: Annotated[UUID, Example(DOMAIN_ID)]
+    type: Annotated[SitemapTypeWord | None, Example("standard")]
+    discovery_method: Annotated[str, one_of(DiscoveryMethod), Example("robots_txt")]
+    status: Annotated[str, one_of(SitemapStatus), Example("completed")]
+    job_id: Annotated[UUID, Example(JOB_ID)]
+    created_by: Annotated[UUID, Example(USER_ID)]
+    created_at: Annotated[datetime, Example(NOON)]
+    last_read_at: Annotated[datetime | None, Example(LATER)]
+    url_count: Annotated[Count, Example(12)] = Field(
+        description="Number of listed URLs, including those that are missing without proof of "
+        "their removal."
+    )
+    http_status: Annotated[SmallCount | None, Example(200)]
+    wire_bytes: Annotated[Count, Example(512)]
+    decoded_bytes: Annotated[Count, Example(2048)]
+    fetch_seconds: Annotated[Seconds, Example(0.2)]
+    lastmod: datetime | None
+    parent_ids: Annotated[list[UUID], declared(maxItems=MAX_PARENTS_SHOWN), Example([])]
+    error_code: Word | None
+    error: Paragraph | None
+
+
+class SitemapsQuery(QueryShape):
+    """Which documents to list."""
+
+    type: Literal["standard", "index", "text", "rss", "atom"] | None = None
+    status: Literal["pending", "completed", "failed", "complete", "error"] | None = Field(
+        None, description="`complete` and `error` are accepted for `completed` and `failed`."
+    )
+
+
+class UrlHistoryAnswer(PageAnswer[ChangeAnswer]):
+    """The changes of one URL, newest first."""
+
+    entries: Annotated[list[UrlAnswer], declared(maxItems=MAX_LIMIT)] = Field(
+        description="Only on the first page: the URL in each sitemap that lists or listed it."
+    )
+    entries_cursor: Annotated[str, declared(maxLength=MAX_CURSOR_CHARS)] | None = Field(
+        description="Not null if further sitemaps may list the URL, even if `entries` is empty: "
+        "continue with `GET /api/v3/domains/{domain}/urls?url=…&state=all&cursor=…`."
+    )
+
+
+class UrlHistoryQuery(QueryShape):
+    """The URL whose history to show."""
+
+    url: str = Field(
+        min_length=1,
+        max_length=MAX_ADDRESS_CHARS,
+        pattern=NO_NUL,
+        description="The URL, exactly as listed.",
+    )

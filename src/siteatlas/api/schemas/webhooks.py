@@ -29,8 +29,8 @@ from siteatlas.api.schemas.base import (
     examples,
     one_of,
 )
-from siteatlas.insights.pages import MAX_BIGINT
-from siteatlas.insights.webhooks import STATUSES
+from siteatlas.catalog.paging import MAX_BIGINT
+from siteatlas.catalog.webhooks import STATUSES
 from siteatlas.notify.endpoints import FEED_TYPES, MAX_DESCRIPTION_CHARS, MAX_DOMAINS
 from siteatlas.storage.models import DisabledReason, MessageType
 

@@ -12,19 +12,34 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.terminal.change_lines import ChangeLines, StyledLine
+from siteatlas.catalog.change_feed import (
+    ChangeView,
+    FeedFilter,
+    FeedPage,
+    last_number_before,
+    list_changes,
+    read_head,
+)
+from siteatlas.catalog.domains import find_domain_view
+from siteatlas.catalog.paging import DEFAULT_LIMIT, MAX_LIMIT
+from siteatlas.catalog.publications import latest_changes
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened, warn_without_worker
-from siteatlas.cli.terminal.drawing import draw_line, terminal_width
 from siteatlas.cli.terminal.errors import run
-from siteatlas.cli.terminal.feed_numbers import require_reached
-from siteatlas.cli.terminal.kind_options import KindsOption, parse_kinds
-from siteatlas.cli.terminal.moments import FORMS, parse_time, typed_moment
+from siteatlas.cli.terminal.lines import ChangeLines, StyledLine
 from siteatlas.cli.terminal.options import (
+    FORMS,
     AllOption,
     CursorOption,
+    KindsOption,
     LimitOption,
     OptionalSiteArgument,
+    TagFilterOption,
+    parse_kinds,
+    parse_time,
+    refuse_site_with_tag,
+    require_reached,
+    typed_moment,
 )
 from siteatlas.cli.terminal.output import (
     is_terminal,
@@ -33,18 +48,11 @@ from siteatlas.cli.terminal.output import (
     write_json_lines,
     write_line,
 )
-from siteatlas.cli.terminal.tag_options import TagFilterOption, refuse_site_with_tag
+from siteatlas.cli.terminal.tables import draw_line, terminal_width
 from siteatlas.errors import DatabaseError, InputError
-from siteatlas.insights.change_views import ChangeView, FeedPage
-from siteatlas.insights.changes import list_changes
-from siteatlas.insights.domains import find_domain_view
-from siteatlas.insights.feed_positions import last_number_before, read_head
-from siteatlas.insights.feed_windows import FeedFilter
-from siteatlas.insights.latest_changes import latest_changes
-from siteatlas.insights.pages import DEFAULT_LIMIT, MAX_LIMIT
-from siteatlas.safe_text import printable
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session, get_snapshot_session
+from siteatlas.text import printable
 
 FOLLOW_SECONDS = 1.0
 OUTAGE_SECONDS = 5.0

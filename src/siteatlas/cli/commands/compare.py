@@ -2,36 +2,170 @@
 
 from __future__ import annotations
 
+import csv
 import os
+import re
 import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 from uuid import UUID
 
 import typer
 
-from siteatlas.cli.commands.scan_differences import print_scan_differences
-from siteatlas.cli.commands.url_comparison import UrlSide, Where, compared
-from siteatlas.cli.commands.url_lists import ListUrls
-from siteatlas.cli.scanning.local_paths import local_path
+from siteatlas.catalog.comparison import ComparedEntry, compare_scans
+from siteatlas.catalog.domains import find_domain_view
+from siteatlas.catalog.paging import Page
+from siteatlas.catalog.url_lists import UrlFilter, read_urls, source_of_urls
+from siteatlas.catalog.urls import url_hashes
+from siteatlas.cli.scan.runner import local_path
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
-from siteatlas.cli.terminal.options import SiteArgument
-from siteatlas.cli.terminal.output import print_message, url_lines, write_bytes
-from siteatlas.cli.terminal.site_list import STDIN
+from siteatlas.cli.terminal.lines import URL_KINDS
+from siteatlas.cli.terminal.options import STDIN, SiteArgument
+from siteatlas.cli.terminal.output import print_message, print_warning, url_lines, write_bytes
+from siteatlas.cli.terminal.paged_list import read_pages
 from siteatlas.errors import AddressError, DomainNotFound, InputError
-from siteatlas.insights.domains import find_domain_view
-from siteatlas.insights.url_filters import UrlFilter
-from siteatlas.insights.urls import read_urls, source_of_urls
+from siteatlas.hash_arrays import HashArrays
 from siteatlas.settings import Settings
+from siteatlas.storage.models import ChangeKind
 from siteatlas.storage.session import get_session
+
+
+async def print_scan_differences(settings: Settings, site: str, scans: tuple[int, int]) -> None:
+    """Print each entry that differs between two scans with a sign; the counts go to stderr."""
+    counts = Counter[str]()
+    async with opened(settings):
+        async with get_session() as session, session.begin():
+            domain_id = (await find_domain_view(session, site)).id
+
+        async def fetch(limit: int, cursor: str | None) -> Page[ComparedEntry]:
+            """Read one page of differences for `siteatlas compare`."""
+            async with get_session() as session, session.begin():
+                return await compare_scans(session, domain_id, scans, limit=limit, cursor=cursor)
+
+        async for page in read_pages(fetch, None, None):
+            counts.update(entry.kind for entry in page.items)
+            write_bytes(url_lines([_difference_line(entry) for entry in page.items]))
+    words = ", ".join(f"{kind}: {count}" for kind, count in sorted(counts.items()))
+    print_message(f"{words}." if words else "The scans do not differ.")
+
+
+def _difference_line(entry: ComparedEntry) -> str:
+    """One difference as a line of `siteatlas compare`, with the sign of its kind."""
+    sign = URL_KINDS[entry.kind][0]
+    details = f" ({', '.join(entry.fields)})" if entry.kind == ChangeKind.CHANGED else ""
+    return f"{sign} {entry.url}{details}"
+
+
+class Where(StrEnum):
+    """Where a URL was found."""
+
+    SITE = "site"
+    OTHER = "other"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class UrlSide:
+    """One side of a comparison: its URLs in batches, as often as needed, and what they mean.
+
+    `key` says by what URLs are compared, such as the URL itself or its path.
+    """
+
+    batches: Callable[[], AsyncIterator[Sequence[str]]]
+    key: Callable[[str], str]
+
+    async def hashed(self) -> AsyncIterator[tuple[Sequence[str], list[int]]]:
+        """The URLs in batches, with the hashes of their keys."""
+        async for urls in self.batches():
+            yield urls, url_hashes(map(self.key, urls))
+
+
+async def compared(site: UrlSide, other: UrlSide) -> AsyncIterator[tuple[Where, list[str]]]:
+    """Each different URL once, in batches: those of the site first, then those of the other."""
+    in_other, in_site = HashArrays(), HashArrays()
+    async for _urls, hashes in other.hashed():
+        for number in hashes:
+            in_other.add(number)
+    async for urls, hashes in site.hashed():
+        pairs = zip(urls, hashes, strict=True)
+        new = [(url, number) for url, number in pairs if in_site.add(number)]
+        yield Where.SITE, [url for url, number in new if number not in in_other]
+        yield Where.BOTH, [url for url, number in new if number in in_other]
+    named = HashArrays()
+    async for urls, hashes in other.hashed():
+        pairs = zip(urls, hashes, strict=True)
+        only = [url for url, number in pairs if number not in in_site and named.add(number)]
+        yield Where.OTHER, only
+
+
+LINES_PER_BATCH = 5_000
+URL_COLUMN = "url"
+_WEB_URL = re.compile(r"https?://[^\s/]", re.IGNORECASE)
+
+
+class ListUrls:
+    """The URLs of a file; blank lines are left out, lines that are no URLs are counted."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines = 0
+        self._others = 0
+
+    async def __call__(self) -> AsyncIterator[Sequence[str]]:
+        self._lines = self._others = 0
+        try:
+            with self._path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+                lines = _listed_urls(file)
+                while batch := list(islice(lines, LINES_PER_BATCH)):
+                    yield self._urls_of(batch)
+        except OSError as error:
+            raise InputError(f"{self._path}: {error.strerror or error}") from error
+        except csv.Error as error:
+            raise InputError(f"{self._path} is not valid CSV: {error}.") from error
+        if self._lines and self._lines == self._others:
+            raise InputError(self._complaint())
+
+    def _urls_of(self, lines: Sequence[str]) -> list[str]:
+        """The lines of a list that are URLs; the others are counted."""
+        urls = [line for line in lines if _WEB_URL.match(line)]
+        self._lines += len(lines)
+        self._others += len(lines) - len(urls)
+        return urls
+
+    def warn(self) -> None:
+        """Print how many lines of the list are no URLs, if any."""
+        if self._others:
+            print_warning(self._complaint())
+
+    def _complaint(self) -> str:
+        """How many lines of the list are no URLs."""
+        verb = "is not an http(s) URL" if self._others == 1 else "are not http(s) URLs"
+        return f"{self._others} of {self._lines} lines {verb}; expected one URL per line."
+
+
+def _listed_urls(file: TextIO) -> Iterator[str]:
+    """The lines of a list of URLs that are not blank; its first one decides whether it is CSV."""
+    lines = (line for line in file if line.strip())
+    first = next(lines, "")
+    columns = [name.strip().lower() for name in next(csv.reader([first]), [])]
+    if URL_COLUMN not in columns:
+        yield from filter(None, map(str.strip, chain([first], lines)))
+        return
+    place = columns.index(URL_COLUMN)
+    for row in csv.reader(lines):
+        if len(row) > place and (url := row[place].strip()):
+            yield url
+
 
 ROWS_PER_READ = 2_000
 SIGNS = {Where.SITE: "+", Where.OTHER: "-", Where.BOTH: "="}

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Annotated
 
 import typer
 
 from siteatlas.cli.terminal.options import JsonOption
 from siteatlas.cli.terminal.output import WIDE, Column, ColumnKind, write_json, write_table
-from siteatlas.settings import environment_name
-from siteatlas.settings_display import displayed_value
-from siteatlas.settings_loading import LoadedSettings, load_settings
+from siteatlas.settings import (
+    LoadedSettings,
+    displayed_value,
+    environment_name,
+    load_settings,
+)
 
 COLUMNS = [
     Column("SETTING", kind=ColumnKind.NAME),
@@ -57,3 +61,22 @@ def settings_shown(loaded: LoadedSettings) -> list[SettingShown]:
         )
         for name, value in loaded.settings.items()
     ]
+
+
+help_app = typer.Typer(rich_markup_mode=None)
+
+
+@help_app.command(name="help")
+def show_help(
+    context: typer.Context,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COMMAND", help="A command such as `scan` or `jobs list`."),
+    ] = None,
+) -> None:
+    """Show help for a command, or list all commands.
+
+    Example: siteatlas help scan
+    """
+    root = context.find_root()
+    root.command.main([*(command or []), "--help"], prog_name=root.info_name)

@@ -9,18 +9,69 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.hosting.database_copies import backup_database, restore_database
-from siteatlas.cli.terminal.choices import counted
+from siteatlas.access.audit import record_command
 from siteatlas.cli.terminal.context import prepare
+from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
-from siteatlas.cli.terminal.options import JsonOption
+from siteatlas.cli.terminal.options import JsonOption, counted
 from siteatlas.cli.terminal.output import is_terminal, print_message, write_details, write_json
-from siteatlas.errors import InputError
+from siteatlas.errors import DatabaseError, InputError
+from siteatlas.queue.operator_actions import refuse_while_workers_run, requeue_restored_jobs
 from siteatlas.settings import Settings
-from siteatlas.storage.backup.files import STANDARD_STREAM
+from siteatlas.storage.backup import (
+    STANDARD_STREAM,
+    ArchiveReader,
+    backup_source,
+    backup_target,
+    restore_backup,
+    write_backup,
+)
 from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
 from siteatlas.storage.server_upgrade import upgrade_embedded_server
+from siteatlas.storage.session import AsyncConnection, get_session
 from siteatlas.storage.startup import open_storage
+
+
+async def backup_database(settings: Settings, file: str) -> dict[str, int]:
+    """Back up for `siteatlas db backup`; returns the number of rows by table.
+
+    It is recorded before it is written, so that nothing is copied without a trace.
+    """
+    async with opened(settings) as database:
+        with backup_target(file) as target:
+            await _record_backup(_file_name(file))
+            return await write_backup(database, target)
+
+
+async def _record_backup(name: str | None) -> None:
+    """Add an audit event, or say that there is none: a read-only database can be backed up too."""
+    try:
+        async with get_session() as session, session.begin():
+            await record_command(session, "db backup", name)
+    except DatabaseError as error:
+        print_message(f"The backup is not recorded in the audit trail. {error.message}")
+
+
+def _file_name(file: str) -> str | None:
+    """The name of a backup in the audit trail; None for a standard stream."""
+    return None if file == STANDARD_STREAM else Path(file).name
+
+
+async def restore_database(settings: Settings, file: str, *, replace: bool) -> dict[str, int]:
+    """Restore for `siteatlas db restore`; returns the number of rows by table."""
+
+    async def finish(connection: AsyncConnection) -> None:
+        """Requeue running jobs, and leave a trace of the restore."""
+        await requeue_restored_jobs(connection)
+        await record_command(connection, "db restore", _file_name(file))
+
+    with backup_source(file) as source:
+        reader = ArchiveReader(source)
+        async with open_storage(settings, announce=print_message, check_schema=False) as database:
+            return await restore_backup(
+                database, reader, replace=replace, check=refuse_while_workers_run, finish=finish
+            )
+
 
 app = typer.Typer(help="Manage the database.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import csv
+import re
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
-from siteatlas.cli.commands.adding_domains import WatchOptions, add_file, add_sites
-from siteatlas.cli.scanning.messages import shown_site
-from siteatlas.cli.terminal.change_lines import counts_by_kind
-from siteatlas.cli.terminal.choices import counted
-from siteatlas.cli.terminal.confirmation import YesOption, require_confirmation
+from siteatlas.catalog.domains import (
+    DomainView,
+    ImportedSite,
+    change_domain,
+    domain_view,
+    find_creator,
+    find_domain,
+    find_domain_view,
+    list_domains,
+)
+from siteatlas.catalog.paging import DEFAULT_LIMIT, Page
+from siteatlas.catalog.scans import changes_of_last_scan
+from siteatlas.cli.scan.messages import shown_site
 from siteatlas.cli.terminal.context import prepare
-from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.database import opened, warn_without_worker
 from siteatlas.cli.terminal.errors import report, run
+from siteatlas.cli.terminal.lines import counts_by_kind
 from siteatlas.cli.terminal.options import (
+    MAX_LINE_CHARS,
+    STDIN,
     AllOption,
     CursorOption,
     FormatOption,
@@ -27,6 +41,12 @@ from siteatlas.cli.terminal.options import (
     LimitOption,
     ListJsonOption,
     SiteArgument,
+    TagFilterOption,
+    TagsOption,
+    YesOption,
+    counted,
+    require_confirmation,
+    site_in_line,
 )
 from siteatlas.cli.terminal.output import (
     WIDE,
@@ -38,32 +58,269 @@ from siteatlas.cli.terminal.output import (
     write_json,
 )
 from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
-from siteatlas.cli.terminal.site_list import MAX_LINE_CHARS, STDIN, site_in_line
 from siteatlas.cli.terminal.tables import relative_time
-from siteatlas.cli.terminal.tag_options import TagFilterOption, TagsOption
-from siteatlas.errors import AddressError, DomainNotFound, InputError
-from siteatlas.insights.domains import (
-    DomainView,
-    domain_view,
-    find_creator,
-    find_domain_view,
-    list_domains,
+from siteatlas.errors import (
+    AddressError,
+    DomainNotFound,
+    InputError,
+    SiteatlasError,
+    TooManyTags,
 )
-from siteatlas.insights.pages import DEFAULT_LIMIT, Page
-from siteatlas.insights.scans import changes_of_last_scan
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.queue.held_removals import release_removals
-from siteatlas.queue.new_job import SubmittedJob
-from siteatlas.queue.operator_actions import remove_domain_and_jobs
+from siteatlas.queue.fence import SubmittedJob
+from siteatlas.queue.operator_actions import release_removals, remove_domain_and_jobs
+from siteatlas.queue.submission import (
+    SITES_PER_STEP,
+    ImportCounts,
+    import_sites,
+    watch_site,
+    without_repeats,
+)
 from siteatlas.settings import MAX_INTERVAL_HOURS, MAX_PAGES, MIN_INTERVAL_HOURS, Settings
 from siteatlas.storage.models import LOCAL_USER_ID
 from siteatlas.storage.session import get_session
-from siteatlas.storage.statements.domains import (
-    change_domain,
-    find_domain,
+from siteatlas.text import parse_tags
+
+URL_COLUMN, INTERVAL_COLUMN, TAGS_COLUMN = "url", "interval", "tags"
+SEPARATORS = re.compile(r"[\s,;]+")
+INTERVAL_WORDS = (
+    f"The interval must be a number of hours from {MIN_INTERVAL_HOURS:g} to {MAX_INTERVAL_HOURS:g}."
 )
-from siteatlas.tags import parse_tags
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSite:
+    """A line of a list, as it was written."""
+
+    line: int
+    site: str
+    interval: str = ""
+    tags: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnusableLine:
+    """A line that names no site that can be watched, and why."""
+
+    line: int
+    site: str
+    error: SiteatlasError
+
+
+@dataclass(slots=True)
+class SiteFile:
+    """The sites of a file, and the lines that cannot be used.
+
+    `lines` are the first lines of the sites, by domain.
+    """
+
+    sites: list[ImportedSite] = field(default_factory=list)
+    unusable: list[UnusableLine] = field(default_factory=list)
+    lines: dict[str, ListedSite] = field(default_factory=dict)
+
+    def refuse(self, domain: str, error: InputError) -> None:
+        """Note that a site was not added."""
+        listed = self.lines[domain]
+        self.unusable.append(UnusableLine(listed.line, listed.site, error))
+
+
+def read_site_file(
+    path: Path, policy: EgressPolicy, interval_hours: float | None, tags: Sequence[str]
+) -> SiteFile:
+    """Read a list of sites; `interval_hours` is for lines without one, `tags` are for all."""
+    found = SiteFile()
+    with _opened(path) as file:
+        for listed in _listed_sites(file):
+            try:
+                site = _imported(listed, policy, interval_hours, tags)
+            except InputError as error:
+                found.unusable.append(UnusableLine(listed.line, listed.site, error))
+                continue
+            found.sites.append(site)
+            found.lines.setdefault(site.address.domain, listed)
+    return found
+
+
+def _opened(path: Path) -> nullcontext[TextIO] | TextIO:
+    """The file of a list of sites, or stdin."""
+    if str(path) == STDIN:
+        return nullcontext(sys.stdin)
+    try:
+        return path.open(encoding="utf-8-sig", errors="replace", newline="")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}.") from error
+
+
+def _listed_sites(file: TextIO) -> Iterator[ListedSite]:
+    """The lines of a list that name a site; its first line decides whether it is CSV."""
+    numbered = ((n, line) for n, line in enumerate(file, 1) if site_in_line(line.encode()))
+    first = next(numbered, None)
+    if first is None:
+        return
+    columns = [cell.strip().lower() for cell in first[1].split(",")]
+    if URL_COLUMN in columns:
+        yield from _csv_sites(file, columns, first[0])
+        return
+    for number, line in (first, *numbered):
+        yield ListedSite(number, site_in_line(line.encode()) or "")
+
+
+def _csv_sites(file: TextIO, columns: list[str], header: int) -> Iterator[ListedSite]:
+    """The sites in the lines of a CSV file after its header."""
+    reader = csv.reader(file)
+    try:
+        for cells in reader:
+            row = dict(zip(columns, (cell.strip() for cell in cells), strict=False))
+            if any(row.values()):
+                yield ListedSite(
+                    header + reader.line_num,
+                    row.get(URL_COLUMN, ""),
+                    row.get(INTERVAL_COLUMN, ""),
+                    row.get(TAGS_COLUMN, ""),
+                )
+    except csv.Error as error:
+        raise InputError(f"Line {header + reader.line_num} is not valid CSV: {error}.") from error
+
+
+def _imported(
+    listed: ListedSite, policy: EgressPolicy, interval_hours: float | None, tags: Sequence[str]
+) -> ImportedSite:
+    """The site of a line; InputError if it cannot be watched."""
+    address = parse_site(listed.site)
+    policy.check(address)
+    own = [word for word in SEPARATORS.split(listed.tags) if word]
+    interval = _parse_interval(listed.interval) if listed.interval else interval_hours
+    return ImportedSite(address, interval, tuple(parse_tags([*own, *tags])))
+
+
+def _parse_interval(text: str) -> float:
+    """The hours between two scans that a line of a list gives."""
+    try:
+        hours = float(text)
+    except ValueError as error:
+        raise InputError(INTERVAL_WORDS) from error
+    if not MIN_INTERVAL_HOURS <= hours <= MAX_INTERVAL_HOURS:
+        raise InputError(INTERVAL_WORDS)
+    return hours
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """How the sites that are added are watched."""
+
+    interval_hours: float | None
+    max_urls: int | None
+    tags: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class AddedDomain:
+    """A site that is watched from now on, and the job of its next scan."""
+
+    domain: DomainView
+    job: SubmittedJob
+    interval_hours: float
+
+    def line(self) -> str:
+        """What `siteatlas domains` did with a site, in one line."""
+        which = "its first scan" if self.domain.last_scan_at is None else "a scan"
+        done = "was already queued" if self.job.deduplicated else "is queued"
+        watching = f"Watching {self.domain.domain} every {self.interval_hours:g} h"
+        return f"{watching}; {which} {done} as job {self.job.id}."
+
+
+async def add_sites(
+    settings: Settings, addresses: list[WebAddress], watching: WatchOptions, *, as_json: bool
+) -> None:
+    """Add each site in its own transaction, so that reported sites are really added."""
+    added: list[AddedDomain] = []
+    async with opened(settings):
+        for address in addresses:
+            added.append(await _add_one(settings, address, watching))
+            if not as_json:
+                print_message(added[-1].line())
+        if as_json:
+            items = [asdict(one.domain) | {"job_id": one.job.job_id} for one in added]
+            write_json(items[0] if len(items) == 1 else {"items": items, "next_cursor": None})
+        await warn_without_worker()
+
+
+async def _add_one(settings: Settings, address: WebAddress, watching: WatchOptions) -> AddedDomain:
+    """Watch one site for `siteatlas domains add` and queue its scan, in one transaction."""
+    async with get_session() as session, session.begin():
+        domain, job = await watch_site(
+            session,
+            address,
+            created_by=LOCAL_USER_ID,
+            scan_interval_hours=watching.interval_hours,
+            default_interval_hours=settings.scan_interval_hours,
+            max_pages=watching.max_urls,
+            max_attempts=settings.max_attempts,
+            tags=watching.tags,
+        )
+        interval = domain.scan_interval_hours or settings.scan_interval_hours
+        return AddedDomain(domain_view(domain), job, interval)
+
+
+async def add_file(
+    settings: Settings, path: Path, watching: WatchOptions, *, as_json: bool
+) -> bool:
+    """Watch the sites of a file; report the lines that cannot be used. Whether there were none."""
+    policy = EgressPolicy.from_text(settings.egress_allow)
+    listed = read_site_file(path, policy, watching.interval_hours, watching.tags)
+    async with opened(settings):
+        counts = await _import(settings, listed)
+        for domain in counts.over_tagged:
+            listed.refuse(domain, TooManyTags())
+        _write_import(path, counts, listed, as_json=as_json)
+        await warn_without_worker()
+    return not listed.unusable
+
+
+def _write_import(path: Path, counts: ImportCounts, listed: SiteFile, *, as_json: bool) -> None:
+    """Print what became of the lines of a file, as text or JSON."""
+    if as_json:
+        errors = [_as_dict(line) for line in listed.unusable]
+        write_json({"added": counts.added, "known": counts.known, "errors": errors})
+        return
+    for line in listed.unusable:
+        report(line.error, about=f"{path}:{line.line}: {shown_site(line.site)}")
+    print_message(_summary(counts, len(listed.unusable)))
+
+
+async def _import(settings: Settings, listed: SiteFile) -> ImportCounts:
+    """Watch the sites of a file in several transactions, and queue their scans."""
+    sites, counts = without_repeats(listed.sites), ImportCounts()
+    for first in range(0, len(sites), SITES_PER_STEP):
+        async with get_session() as session, session.begin():
+            step = await import_sites(
+                session,
+                sites[first : first + SITES_PER_STEP],
+                created_by=LOCAL_USER_ID,
+                default_interval_hours=settings.scan_interval_hours,
+                max_attempts=settings.max_attempts,
+            )
+        counts = counts.plus(step)
+    return counts
+
+
+def _summary(counts: ImportCounts, unusable: int) -> str:
+    """What `siteatlas domains add --file` did, in one line."""
+    total = counted(counts.added + counts.known, "site")
+    left_out = f" {counted(unusable, 'line')} could not be used." if unusable else ""
+    return f"Watching {total}: {counts.added:,} new, {counts.known:,} known.{left_out}"
+
+
+def _as_dict(line: UnusableLine) -> dict[str, object]:
+    """A line that cannot be used, as `siteatlas domains add --json` prints it."""
+    return {
+        "line": line.line,
+        "site": shown_site(line.site),
+        "error_code": line.error.code,
+        "error": line.error.message,
+    }
+
 
 SHAPE: TableLayout[DomainView] = TableLayout(
     columns=[

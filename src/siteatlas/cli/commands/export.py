@@ -10,35 +10,36 @@ from typing import Annotated
 
 import typer
 
+from siteatlas.catalog.domains import find_domain_view
+from siteatlas.catalog.url_lists import ListingState, UrlFilter, require_sitemap
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
-from siteatlas.cli.terminal.feed_numbers import require_reached
-from siteatlas.cli.terminal.kind_options import KindsOption, parse_kinds
-from siteatlas.cli.terminal.options import OptionalSiteArgument
-from siteatlas.cli.terminal.output import is_terminal, print_message, write_bytes
-from siteatlas.cli.terminal.tag_options import TagFilterOption, refuse_site_with_tag
-from siteatlas.cli.terminal.url_options import (
+from siteatlas.cli.terminal.options import (
     AtOption,
     ContainsOption,
     ExactUrlOption,
     FirstSeenFromOption,
     FirstSeenToOption,
     HasOption,
+    KindsOption,
     LastmodFromOption,
     LastmodToOption,
+    OptionalSiteArgument,
     PrefixOption,
     SitemapOption,
     StateOption,
+    TagFilterOption,
     parse_extras,
+    parse_kinds,
+    refuse_site_with_tag,
     require_possible,
+    require_reached,
 )
+from siteatlas.cli.terminal.output import is_terminal, print_message, write_bytes
 from siteatlas.errors import InputError, OutputFailed
-from siteatlas.export.columns import Exported
-from siteatlas.export.encoding import ExportFormat
+from siteatlas.export.encoding import Exported, ExportFormat
 from siteatlas.export.streaming import Export, ExportRequest, begin_export
-from siteatlas.insights.domains import find_domain_view
-from siteatlas.insights.url_filters import ListingState, UrlFilter, require_sitemap
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session
 

@@ -8,13 +8,29 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.access.command_audit import record_command
-from siteatlas.access.key_text import KeyText, generate_key
-from siteatlas.access.keys import KeyRequest, create_key, lacks_admin_key
-from siteatlas.access.keys import revoke as revoke_key
-from siteatlas.access.scopes import Scope
-from siteatlas.cli.hosting.listener import CREATE_ADMIN_KEY, NO_ADMIN_KEY
-from siteatlas.cli.terminal.confirmation import YesOption, require_confirmation
+from siteatlas.access.audit import record_command
+from siteatlas.access.keys import (
+    KeyRequest,
+    KeyText,
+    Scope,
+    create_key,
+    generate_key,
+    lacks_admin_key,
+)
+from siteatlas.access.keys import (
+    revoke as revoke_key,
+)
+from siteatlas.catalog.access import (
+    AuditEventView,
+    KeyView,
+    any_key_made,
+    delete_all_keys,
+    find_key_view,
+    list_audit_events,
+    list_keys,
+)
+from siteatlas.catalog.paging import DEFAULT_LIMIT, Page
+from siteatlas.cli.hosting.connections import CREATE_ADMIN_KEY, NO_ADMIN_KEY
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
@@ -25,6 +41,8 @@ from siteatlas.cli.terminal.options import (
     JsonOption,
     LimitOption,
     ListJsonOption,
+    YesOption,
+    require_confirmation,
 )
 from siteatlas.cli.terminal.output import (
     WIDE,
@@ -38,11 +56,69 @@ from siteatlas.cli.terminal.output import (
 )
 from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
 from siteatlas.errors import InputError
-from siteatlas.insights.keys import KeyView, find_key_view, list_keys
-from siteatlas.insights.pages import DEFAULT_LIMIT, Page
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session
-from siteatlas.storage.statements.api_keys import any_key_made, delete_all_keys
+
+SHAPE_AUDIT: TableLayout[AuditEventView] = TableLayout(
+    columns=[
+        Column("WHEN", kind=ColumnKind.AGE),
+        Column("USER"),
+        Column("KEY", from_width=WIDE),
+        Column("FROM"),
+        Column("ACTION"),
+        Column("STATUS", right=True),
+        Column("TARGET"),
+    ],
+    row=lambda e: (
+        e.created_at,
+        e.user_name,
+        e.key_id,
+        e.address,
+        e.action,
+        e.status,
+        e.target,
+    ),
+    none="The audit trail is empty.",
+    none_matches="No event matches.",
+    record=AuditEventView,
+)
+
+audit_app = typer.Typer(rich_markup_mode=None)
+
+
+@audit_app.command()
+def audit(
+    *,
+    user: Annotated[str | None, typer.Option(help="Only events of this user.")] = None,
+    limit: LimitOption = DEFAULT_LIMIT,
+    cursor: CursorOption = None,
+    everything: AllOption = False,
+    format: FormatOption = ListFormat.TABLE,
+    as_json: ListJsonOption = False,
+) -> None:
+    """List who changed what, from where and with what result, newest first.
+
+    Requests in local mode are not recorded. Commands that manage keys or webhooks, or that back up
+    or restore the database, are.
+    """
+    settings = prepare()
+    request = ListRequest.of(
+        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
+    )
+    run(_list_events(settings, request, user))
+
+
+async def _list_events(settings: Settings, request: ListRequest, user: str | None) -> None:
+    """Print the audit trail for `siteatlas audit`."""
+
+    async def fetch(limit: int, cursor: str | None) -> Page[AuditEventView]:
+        """Read one page of the audit trail for `siteatlas audit`."""
+        async with get_session() as session, session.begin():
+            return await list_audit_events(session, user=user, limit=limit, cursor=cursor)
+
+    async with opened(settings):
+        await write_list(request, fetch, SHAPE_AUDIT.filtered_by(user))
+
 
 DURATION = re.compile(r"(?P<number>[1-9][0-9]{0,5})(?P<unit>[mhdw])")
 UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}

@@ -7,7 +7,17 @@ from collections.abc import AsyncIterator
 
 import typer
 
-from siteatlas.cli.scanning.arguments import (
+from siteatlas.cli.scan.live_view import LiveView
+from siteatlas.cli.scan.messages import (
+    print_filtered_count,
+    print_scan_error,
+    print_skipped_sitemaps,
+    print_summary,
+    print_summary_line,
+    print_unfetched_children,
+)
+from siteatlas.cli.scan.options import (
+    STREAMED,
     AllowOption,
     ExcludeOption,
     FormatOption,
@@ -22,6 +32,7 @@ from siteatlas.cli.scanning.arguments import (
     ProcessesOption,
     QuietOption,
     RateOption,
+    ScanRequest,
     SinceOption,
     SitemapsOption,
     SitemapsSinceOption,
@@ -30,41 +41,27 @@ from siteatlas.cli.scanning.arguments import (
     TimeoutOption,
     UserAgentOption,
     VerboseOption,
+    policy_with_allowed,
+    scan_analyzer,
     scan_format,
 )
-from siteatlas.cli.scanning.entry_filter import EntryFilter
-from siteatlas.cli.scanning.formats import ScanFormat, encoders_for
-from siteatlas.cli.scanning.live_view import LiveView
-from siteatlas.cli.scanning.messages import (
-    print_filtered_count,
-    print_scan_error,
-    print_skipped_sitemaps,
-    print_summary,
-    print_summary_line,
-    print_unfetched_children,
+from siteatlas.cli.scan.output import DataSink, EntryFilter, ScanFormat, encoders_for, open_sink
+from siteatlas.cli.scan.runner import (
+    ScanReaders,
+    ScanRunner,
+    ScanTarget,
+    ScanTargets,
+    reader_count,
+    single_target,
 )
-from siteatlas.cli.scanning.network_options import policy_with_allowed, scan_analyzer
-from siteatlas.cli.scanning.runner import ScanRunner
-from siteatlas.cli.scanning.scan_request import STREAMED, ScanRequest
-from siteatlas.cli.scanning.sinks import DataSink, open_sink
-from siteatlas.cli.scanning.site_readers import ScanReaders, reader_count
-from siteatlas.cli.scanning.targets import ScanTarget, ScanTargets, single_target
-from siteatlas.cli.terminal.choices import counted
 from siteatlas.cli.terminal.context import current, prepare, say_less, say_more
-from siteatlas.cli.terminal.errors import INTERRUPTED, run, trace
-from siteatlas.cli.terminal.options import FailOn, FailOnOption
+from siteatlas.cli.terminal.errors import INTERRUPTED, quiet_interrupts, run, stop_on_signals, trace
+from siteatlas.cli.terminal.options import STDIN, FailOn, FailOnOption, counted
 from siteatlas.cli.terminal.output import is_terminal, print_message
-from siteatlas.cli.terminal.signals import quiet_interrupts, stop_on_signals
-from siteatlas.cli.terminal.site_list import STDIN
-from siteatlas.errors import (
-    InputError,
-    OutputClosed,
-    PartialScan,
-)
+from siteatlas.errors import InputError, OutputClosed, PartialScan
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.scanner.child_filter import ChildFilter
-from siteatlas.scanner.crawl.reader_pool import ReaderPool
-from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.crawl.readers import ReaderPool
+from siteatlas.scanner.options import ChildFilter, ScanOptions
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -20,11 +20,9 @@ from siteatlas.cli.terminal.output import (
     write_json,
     write_table,
 )
-from siteatlas.insights.jobs import count_jobs_by_status
-from siteatlas.insights.queue_load import oldest_pending_at
-from siteatlas.insights.workers import WorkerView, list_workers
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.retention import Retention
+from siteatlas.queue.views import WorkerView, count_jobs_by_status, list_workers, oldest_pending_at
 from siteatlas.scheduler.sitemap_scheduler import TickReport, process_pending_sitemaps, prune
 from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.hosting.listener import base_url, listen
+from siteatlas.cli.hosting.connections import base_url, listen
 from siteatlas.cli.hosting.server import Service
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.errors import run

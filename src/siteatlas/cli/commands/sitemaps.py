@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.terminal.choices import alternatives, complete_choice
+from siteatlas.catalog.domains import find_domain_view
+from siteatlas.catalog.paging import DEFAULT_LIMIT, MAX_LIMIT, Page
+from siteatlas.catalog.robots import RobotsFileView, list_robots_files
+from siteatlas.catalog.sitemaps import SitemapView, list_sitemaps
+from siteatlas.catalog.url_lists import (
+    DEFAULT_SECTIONS,
+    MAX_SECTIONS,
+    SectionsView,
+    domain_sections,
+)
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
@@ -15,16 +24,27 @@ from siteatlas.cli.terminal.options import (
     AllOption,
     CursorOption,
     FormatOption,
+    JsonOption,
     LimitOption,
     ListJsonOption,
     SiteArgument,
+    alternatives,
+    complete_choice,
 )
-from siteatlas.cli.terminal.output import WIDE, Column, ColumnKind, ListFormat
+from siteatlas.cli.terminal.output import (
+    WIDE,
+    Column,
+    ColumnKind,
+    ListFormat,
+    cell_text,
+    percent,
+    print_message,
+    write_json,
+    write_line,
+    write_table,
+)
 from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
-from siteatlas.insights.domains import find_domain_view
-from siteatlas.insights.pages import DEFAULT_LIMIT, Page
-from siteatlas.insights.sitemaps import SitemapView, list_sitemaps
-from siteatlas.queue.statuses import STATUS_ALIASES, parse_status_or_type
+from siteatlas.queue.fence import STATUS_ALIASES, parse_status_or_type
 from siteatlas.scanner.events import SitemapType
 from siteatlas.settings import Settings
 from siteatlas.storage.models import SitemapStatus
@@ -132,3 +152,121 @@ async def _list(settings: Settings, site: str, request: ListRequest, wanted: Sit
                 )
 
         await write_list(request, fetch, SHAPE.filtered_by(wanted.type, wanted.status))
+
+
+COUNTS = [Column("URLS", right=True, kind=ColumnKind.COUNT), Column("SHARE", right=True)]
+
+sections_app = typer.Typer(rich_markup_mode=None)
+
+
+@sections_app.command()
+def sections(
+    site: SiteArgument,
+    *,
+    months: Annotated[
+        bool, typer.Option("--months", help="Count by the month of lastmod instead.")
+    ] = False,
+    limit: Annotated[
+        int, typer.Option(min=1, max=MAX_SECTIONS, help="Maximum number of sections.")
+    ] = DEFAULT_SECTIONS,
+    as_json: JsonOption = False,
+) -> None:
+    """Count the URLs of SITE by section, which is the first segment of the path.
+
+    Example: siteatlas sections example.com --months
+    """
+    found = run(_read_sections(prepare(), site, limit))
+    if as_json:
+        write_json(found)
+    elif not found.url_count:
+        print_message("No URL of this site has been counted yet.")
+    elif months:
+        _write_months(found)
+    else:
+        _write_sections(found)
+
+
+async def _read_sections(settings: Settings, site: str, limit: int) -> SectionsView:
+    """Read what `siteatlas sections` prints."""
+    async with opened(settings), get_session() as session, session.begin():
+        domain = await find_domain_view(session, site)
+        return await domain_sections(session, domain.id, limit=limit)
+
+
+def _write_sections(found: SectionsView) -> None:
+    """Print the sections of a site, the largest first."""
+    rows = [(one.section, one.url_count) for one in found.sections]
+    _write_counts("SECTION", [*rows, ("(other)", found.other_url_count)], found)
+
+
+def _write_months(found: SectionsView) -> None:
+    """Print the months of a site, the oldest first."""
+    rows = [(one.month, one.url_count) for one in found.months]
+    rest = [("(other)", found.other_month_url_count), ("(none)", found.undated_url_count)]
+    _write_counts("LASTMOD", [*rows, *rest], found)
+
+
+def _write_counts(name: str, rows: list[tuple[str, int]], found: SectionsView) -> None:
+    """Print counts with their shares; a remainder of zero is left out."""
+    shown = [
+        (label, count, percent(count / found.url_count))
+        for label, count in rows
+        if count or not label.startswith("(")
+    ]
+    write_table([Column(name, kind=ColumnKind.NAME), *COUNTS], shown)
+    if not found.complete:
+        print_message(f"Only the first {found.sitemap_count} sitemaps of the site were counted.")
+
+
+HISTORY_LIMIT = 20
+
+robots_app = typer.Typer(rich_markup_mode=None)
+
+
+@robots_app.command()
+def robots(
+    site: SiteArgument,
+    *,
+    history: Annotated[
+        bool,
+        typer.Option("--history", help="Show what each version changed, newest first."),
+    ] = False,
+    limit: Annotated[
+        int, typer.Option(min=1, max=MAX_LIMIT, help="Maximum number of versions.")
+    ] = HISTORY_LIMIT,
+    as_json: ListJsonOption = False,
+) -> None:
+    """Print the robots.txt of SITE as last read, or its history.
+
+    Example: siteatlas robots example.com --history
+    """
+    versions = run(_find_versions(prepare(), site, limit if history else 1))
+    if as_json:
+        write_json({"items": versions, "next_cursor": None})
+    elif not versions:
+        print_message("No robots.txt of this site is stored.")
+    else:
+        for version in versions:
+            _write_version(version, history=history)
+
+
+async def _find_versions(settings: Settings, site: str, limit: int) -> list[RobotsFileView]:
+    """Read the newest versions of a robots.txt for `siteatlas robots`."""
+    async with opened(settings), get_session() as session, session.begin():
+        domain = await find_domain_view(session, site)
+        return (await list_robots_files(session, domain.id, limit=limit)).items
+
+
+def _write_version(version: RobotsFileView, *, history: bool) -> None:
+    """Print the text of a version of robots.txt, or in a history what it changed."""
+    status = f", HTTP {version.http_status}" if version.http_status else ""
+    cut = ", truncated" if version.truncated else ""
+    seen = f"{cell_text(version.first_seen_at)} to {cell_text(version.last_seen_at)}"
+    heading = f"{version.origin}/robots.txt, {seen}{status}{cut}"
+    if history:
+        write_line(heading)
+    else:
+        print_message(heading)
+    text = version.content if version.diff is None or not history else version.diff
+    for line in text.splitlines():
+        write_line(f"  {line}" if history else line)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
@@ -10,31 +11,38 @@ from uuid import UUID
 
 import typer
 
-from siteatlas.access.command_audit import record_command
-from siteatlas.cli.commands.webhook_notes import (
-    find_unstored_sites,
-    print_failure_note,
-    print_setting_note,
-    print_test_result,
-    print_unstored_sites,
-    receiver_refusals,
+from siteatlas.access.audit import record_command
+from siteatlas.catalog.domains import find_domains
+from siteatlas.catalog.paging import DEFAULT_LIMIT, Page
+from siteatlas.catalog.webhooks import (
+    DeliveryView,
+    NewDelivery,
+    WebhookView,
+    find_failure,
+    find_webhook,
+    list_deliveries,
+    list_webhooks,
 )
-from siteatlas.cli.commands.webhook_tables import ALL_SITES, DELIVERIES, WEBHOOKS
-from siteatlas.cli.terminal.confirmation import YesOption, require_confirmation
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
-from siteatlas.cli.terminal.errors import run
-from siteatlas.cli.terminal.feed_numbers import require_reached
-from siteatlas.cli.terminal.moments import FORMS, typed_moment
+from siteatlas.cli.terminal.errors import keep_to_json, print_error_with_advice, run, trace
 from siteatlas.cli.terminal.options import (
+    FORMS,
     AllOption,
     CursorOption,
     FormatOption,
     JsonOption,
     LimitOption,
     ListJsonOption,
+    YesOption,
+    require_confirmation,
+    require_reached,
+    typed_moment,
 )
 from siteatlas.cli.terminal.output import (
+    WIDE,
+    Column,
+    ColumnKind,
     ListFormat,
     print_message,
     write_details,
@@ -42,16 +50,8 @@ from siteatlas.cli.terminal.output import (
     write_line,
 )
 from siteatlas.cli.terminal.paged_list import FetchPage, Item, ListRequest, TableLayout, write_list
-from siteatlas.errors import InputError
-from siteatlas.insights.pages import DEFAULT_LIMIT, Page
-from siteatlas.insights.webhooks import (
-    DeliveryView,
-    WebhookView,
-    find_failure,
-    find_webhook,
-    list_deliveries,
-    list_webhooks,
-)
+from siteatlas.errors import EgressDenied, InputError
+from siteatlas.net.address import parse_url
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.notify.endpoints import (
     FEED_TYPES,
@@ -66,7 +66,128 @@ from siteatlas.notify.endpoints import (
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID
 from siteatlas.storage.session import AsyncSession, get_session
-from siteatlas.storage.statements.webhook_deliveries import NewDelivery
+
+ADD_FIRST = "Messages about a site start once it is added: siteatlas domains add SITE"
+SAME_SETTING = "The service and the workers need the same SITEATLAS_EGRESS_ALLOW."
+
+
+def outcome_of(delivery: NewDelivery | DeliveryView) -> int | str | None:
+    """The HTTP status of an attempt, or the error code if there was no response."""
+    return delivery.http_status or delivery.error_code
+
+
+@contextmanager
+def receiver_refusals(url: str | None) -> Iterator[None]:
+    """End the command with advice about its receiver if the block raises EgressDenied."""
+    try:
+        yield
+    except EgressDenied as error:
+        keep_to_json()
+        trace(error)
+        print_error_with_advice(error, error.message, _advice_for_receiver(url or ""))
+        raise typer.Exit(error.exit_code) from error
+
+
+def print_setting_note(settings: Settings, url: str) -> None:
+    """Say that the service needs the setting too, if it is what permits this receiver."""
+    if is_permitted_by_setting(settings, url):
+        print_message(SAME_SETTING)
+
+
+def is_permitted_by_setting(settings: Settings, url: str) -> bool:
+    """Whether SITEATLAS_EGRESS_ALLOW names this receiver or permits what is refused by default."""
+    address, policy = parse_url(url), EgressPolicy.from_text(settings.egress_allow)
+    if policy.refusal(address) is not None:
+        return False
+    return policy.is_own(address) or EgressPolicy().refusal(address) is not None
+
+
+def print_test_result(delivery: NewDelivery, url: str) -> None:
+    """Print the result of a test message, with advice if the receiver is refused."""
+    if delivery.delivered:
+        print_message(f"Delivered in {delivery.seconds:.2f} s (status {outcome_of(delivery)}).")
+        return
+    print_message(f"Not delivered ({outcome_of(delivery)}).")
+    if delivery.error_code == EgressDenied.code:
+        print_message(_advice_for_receiver(url))
+
+
+def print_failure_note(failure: DeliveryView | None) -> None:
+    """Say why the deliveries of the service fail, if they do."""
+    if failure is not None:
+        outcome = outcome_of(failure)
+        print_message(f"The service fails to deliver to this webhook; last result: {outcome}.")
+
+
+async def find_unstored_sites(session: AsyncSession, webhook: WebhookView) -> list[str]:
+    """The sites that a webhook is limited to and that are not stored, by name."""
+    names = webhook.domains or []
+    stored = {domain.domain for domain in await find_domains(session, names)}
+    return [name for name in names if name not in stored]
+
+
+def print_unstored_sites(names: list[str]) -> None:
+    """Say that there are no messages about these sites yet, if there are any such sites."""
+    if names:
+        print_message(f"Not stored yet: {', '.join(names)}. {ADD_FIRST}")
+
+
+def _advice_for_receiver(url: str) -> str:
+    """How to permit a receiver that the egress policy refuses."""
+    where = parse_url(url).host_port
+    return f"If this is your own receiver, allow it with SITEATLAS_EGRESS_ALLOW={where}"
+
+
+ALL_SITES = "all"
+WEBHOOKS: TableLayout[WebhookView] = TableLayout(
+    columns=[
+        Column("ID", kind=ColumnKind.NAME),
+        Column("URL", kind=ColumnKind.URL),
+        Column("TYPES", from_width=WIDE),
+        Column("SITES"),
+        Column("STATUS", kind=ColumnKind.STATUS),
+        Column("BEHIND", kind=ColumnKind.COUNT),
+        Column("DELIVERED", kind=ColumnKind.AGE),
+    ],
+    row=lambda w: (
+        w.id,
+        w.url,
+        ",".join(w.types),
+        ",".join(w.domains or [ALL_SITES]),
+        w.status,
+        w.head_seq - w.delivered_seq,
+        w.last_delivered_at,
+    ),
+    none="There are no webhooks.",
+    none_matches="No webhook matches.",
+    record=WebhookView,
+)
+DELIVERIES: TableLayout[DeliveryView] = TableLayout(
+    columns=[
+        Column("WHEN", kind=ColumnKind.AGE),
+        Column("TYPE"),
+        Column("SITE"),
+        Column("NUMBER", kind=ColumnKind.COUNT),
+        Column("ATTEMPT", kind=ColumnKind.COUNT),
+        Column("STATUS", kind=ColumnKind.COUNT),
+        Column("ERROR"),
+        Column("MESSAGE", kind=ColumnKind.NAME, from_width=WIDE),
+    ],
+    row=lambda d: (
+        d.created_at,
+        d.type,
+        d.domain,
+        d.seq,
+        d.attempt,
+        d.http_status,
+        d.error_code,
+        d.message_id,
+    ),
+    none="Nothing has been sent to this webhook yet.",
+    none_matches="No delivery matches.",
+    record=DeliveryView,
+)
+
 
 # An address that is refused is the error of the command; the warning in the log would repeat it.
 LOG_LEVEL = "error"

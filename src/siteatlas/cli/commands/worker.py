@@ -7,11 +7,9 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.hosting.metrics_options import MetricsHost, MetricsPort
-from siteatlas.cli.hosting.worker_group import run_group
+from siteatlas.cli.hosting.workers import MetricsHost, MetricsPort, run_group
 from siteatlas.cli.terminal.context import prepare
-from siteatlas.cli.terminal.errors import run
-from siteatlas.cli.terminal.signals import stop_on_signals
+from siteatlas.cli.terminal.errors import run, stop_on_signals
 from siteatlas.settings import Settings
 
 app = typer.Typer(rich_markup_mode=None)
@@ -33,7 +31,7 @@ def worker(
 
 async def _run_single_worker(settings: Settings) -> None:
     """The command `siteatlas worker` with one process: run jobs until a signal."""
-    from siteatlas.cli.hosting.worker import work
+    from siteatlas.cli.hosting.workers import work
 
     stop = asyncio.Event()
     with stop_on_signals(stop.set):

@@ -11,18 +11,49 @@ from typing import cast
 
 import uvicorn
 
-from siteatlas.cli.hosting.access_check import check_access
-from siteatlas.cli.hosting.connections import ConnectionLimits, ConnectionRegistry
-from siteatlas.cli.hosting.http_protocol import HttpProtocol
-from siteatlas.cli.hosting.listener import BACKLOG, quiet_accept_faults
+from siteatlas.access.keys import Installation, adopt_admin_key
+from siteatlas.cli.hosting.connections import (
+    BACKLOG,
+    CREATE_KEY,
+    ConnectionLimits,
+    ConnectionRegistry,
+    HttpProtocol,
+    is_loopback,
+    quiet_accept_faults,
+)
 from siteatlas.cli.terminal.database import opened
-from siteatlas.cli.terminal.signals import stop_on_signals
-from siteatlas.errors import DatabaseUnavailable
+from siteatlas.cli.terminal.errors import stop_on_signals
+from siteatlas.cli.terminal.output import print_warning
+from siteatlas.errors import BindRefused, DatabaseUnavailable
 from siteatlas.main import create_app, end_waiting
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.process import freeze_startup_objects
 from siteatlas.scanner.reading.document import load_readers
 from siteatlas.settings import Settings
+from siteatlas.storage.session import get_session
+
+INSECURE = (
+    "WARNING: --insecure-no-auth: everyone who can reach {host} can use this service, without an "
+    "access key."
+)
+
+
+async def check_access(settings: Settings, *, insecure_no_auth: bool = False) -> Installation:
+    """The state of the installation; BindRefused if the address to listen on needs a key."""
+    if settings.admin_key_file is not None:
+        async with get_session() as session, session.begin():
+            await adopt_admin_key(session, settings.admin_key_file)
+    installation = Installation()
+    if await installation.is_closed() or is_loopback(settings.host):
+        return installation
+    if not insecure_no_auth:
+        raise BindRefused(
+            f"{settings.host} is not a loopback address, so the service needs an access key. "
+            f"Create one with: {CREATE_KEY}"
+        )
+    print_warning(INSECURE.format(host=settings.host), style="bold red")
+    return installation
+
 
 CONNECTION_SECONDS = 2
 # Taken in one round of the loop, before any of them can be refused.

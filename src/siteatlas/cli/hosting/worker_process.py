@@ -9,11 +9,9 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.hosting.metrics_options import MetricsHost, MetricsPort
-from siteatlas.cli.hosting.worker import work
+from siteatlas.cli.hosting.workers import MetricsHost, MetricsPort, work
 from siteatlas.cli.terminal.context import ColorChoice, begin, prepare
-from siteatlas.cli.terminal.errors import exit_with, run
-from siteatlas.cli.terminal.signals import stop_on_signals
+from siteatlas.cli.terminal.errors import exit_with, run, stop_on_signals
 from siteatlas.logs import get_logger
 from siteatlas.settings import Settings
 

@@ -11,8 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from siteatlas.settings import Settings
-    from siteatlas.settings_loading import LoadedSettings
+    from siteatlas.settings import LoadedSettings, Settings
 
 TRACE_VERBOSITY = 2
 
@@ -72,8 +71,8 @@ def prepare(*, log_level: str = "warning", **flags: object) -> Settings:
     """
     # Late, so that `siteatlas --help` is quick.
     from siteatlas.logs import configure_logging
-    from siteatlas.net.from_settings import require_usable
-    from siteatlas.settings_loading import load_settings
+    from siteatlas.net.gate import require_usable
+    from siteatlas.settings import load_settings
 
     loaded = load_settings(flags)
     require_usable(loaded)

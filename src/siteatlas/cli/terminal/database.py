@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from siteatlas.cli.terminal.output import print_message
-from siteatlas.insights.workers import any_worker_alive
+from siteatlas.queue.views import any_worker_alive
 from siteatlas.settings import Settings
 from siteatlas.storage.session import REQUEST_LIMITS, Database, get_session
 from siteatlas.storage.startup import open_storage

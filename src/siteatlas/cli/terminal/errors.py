@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 import traceback
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import NoReturn, TypeVar
 
+from pydantic import ValidationError
+from typer import BadParameter
+
 from siteatlas.cli.terminal.context import current
-from siteatlas.cli.terminal.output import print_warning
+from siteatlas.cli.terminal.output import print_message, print_warning
 from siteatlas.errors import (
     BindRefused,
     ConfigurationError,
@@ -30,7 +36,7 @@ from siteatlas.errors import (
     SiteatlasError,
 )
 from siteatlas.logs import NOTICES, configure_logging, get_logger, stderr_is_json
-from siteatlas.settings_loading import wanted_log_format
+from siteatlas.settings import wanted_log_format
 
 Result = TypeVar("Result")
 
@@ -133,3 +139,93 @@ def advice_for(error: SiteatlasError) -> str | None:
         return f"Choose another port with {error.option}; 0 picks a free port."
     found = (ADVICE[kind] for kind in type(error).__mro__ if kind in ADVICE)
     return next(found, None)
+
+
+# Put by the library before the words of a choice that it does not know.
+MESSAGE_PREFIX = "Value error, "
+# By the type of pydantic's error; the names are those of its context, and the value.
+MESSAGES = {
+    "int_parsing": "'{input}' is not a whole number.",
+    "int_parsing_size": "'{input}' is too large.",
+    "float_parsing": "'{input}' is not a number.",
+    "finite_number": "'{input}' is not a finite number.",
+    "uuid_parsing": "'{input}' is not a UUID.",
+    "greater_than": "must be greater than {gt:g}.",
+    "greater_than_equal": "must be at least {ge:g}.",
+    "less_than": "must be less than {lt:g}.",
+    "less_than_equal": "must be at most {le:g}.",
+}
+
+
+def usage_message(error: BadParameter) -> str:
+    """What is wrong with a value, without the words of the validation library."""
+    cause = error.__cause__
+    if isinstance(cause, ValidationError):
+        (first, *_) = cause.errors()
+        if form := MESSAGES.get(first["type"]):
+            return form.format(input=first["input"], **first.get("ctx", {}))
+    return error.message.removeprefix(MESSAGE_PREFIX)
+
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+LAST_RESORT_SECONDS = 30
+SIGNAL_EXIT = 128
+
+
+def leave(number: int, _frame: object = None) -> None:
+    """Exit immediately, with the exit code of a process that this signal ended."""
+    os._exit(SIGNAL_EXIT + number)
+
+
+@contextmanager
+def quiet_interrupts() -> Iterator[None]:
+    """Ctrl-C ends the process immediately and silently; after the block it is ignored.
+
+    What follows the block is the end of the interpreter, which a signal would make noisy.
+    """
+    signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def stop_on_signals(
+    stop: Callable[[], None],
+    clean_up: Callable[[], None] = lambda: None,
+    announce: Callable[[str], None] = print_message,
+) -> Iterator[None]:
+    """Call `stop` on the first signal; exit immediately on the second, or if stopping hangs.
+
+    `clean_up` runs before an immediate exit, at any point: it must not wait for a lock.
+    `announce` receives the message for the user.
+    """
+    loop = asyncio.get_running_loop()
+    earlier = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+
+    def leave_clean(number: int, _frame: object = None) -> None:
+        """Clean up and exit immediately, on a second signal or when stopping takes too long."""
+        with suppress(OSError):
+            clean_up()
+        leave(number)
+
+    def receive(number: int) -> None:
+        """Handle the first signal: request a clean shutdown and prepare for a second one."""
+        # Not through the loop, which may be busy.
+        for any_number in STOP_SIGNALS:
+            signal.signal(any_number, leave_clean)
+        loop.call_later(LAST_RESORT_SECONDS, leave_clean, number)
+        stop()
+        # The reader of stderr may be gone; that must not prevent the shutdown.
+        with suppress(OSError, ValueError):
+            announce("Shutting down; press Ctrl-C again to quit immediately.")
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, receive, number)
+    try:
+        yield
+    finally:
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, earlier[number] or signal.SIG_DFL)

@@ -13,28 +13,57 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from pathlib import PurePath
 from typing import TextIO
 from uuid import UUID
 
 import orjson
 
-from siteatlas.cli.terminal.columns import Column as Column  # noqa: PLC0414 commands need one module for tables
-from siteatlas.cli.terminal.columns import ColumnKind as ColumnKind  # noqa: PLC0414 commands need one module for tables
 from siteatlas.cli.terminal.context import current
-from siteatlas.csv_cells import csv_cell
 from siteatlas.errors import OutputClosed
 from siteatlas.logs import NOTICES, get_logger, stderr_is_json
-from siteatlas.safe_text import (
+from siteatlas.text import (
     BIDI_CONTROLS,
     DISRUPTIVE,
     INVISIBLE,
     LINE_SEPARATORS,
+    csv_cell,
     escape,
     printable,
 )
+
+
+class ColumnKind(Enum):
+    """What the values of a column are, which decides how they are shown and shortened.
+
+    Prose is never shortened: it takes as many lines as it needs. A name stays whole on its line.
+    """
+
+    TEXT = auto()
+    NAME = auto()
+    PROSE = auto()
+    URL = auto()
+    AGE = auto()
+    DATE = auto()
+    COUNT = auto()
+    STATUS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The header of a column; numbers are aligned to the right.
+
+    A terminal narrower than `from_width` does not show it; other outputs always do.
+    """
+
+    name: str
+    right: bool = False
+    kind: ColumnKind = ColumnKind.TEXT
+    from_width: int = 0
+
 
 # Data in lines keeps what is only invisible, so that a URL stays the one that was listed.
 DISTURBING = re.compile(f"[{DISRUPTIVE}]")
@@ -126,7 +155,7 @@ def print_warning(text: str, *, style: str = "") -> None:
         log.info("notice", text=text)
     elif style and is_terminal(sys.stderr):
         # Late, because rich is needed on a terminal only.
-        from siteatlas.cli.terminal.drawing import draw_line
+        from siteatlas.cli.terminal.tables import draw_line
 
         draw_line(sys.stderr, printable(text), style)
     else:
@@ -232,7 +261,7 @@ def write_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> 
     """A table: one line a row as wide as the terminal, or full values as plain text elsewhere."""
     if is_terminal(sys.stdout):
         # Late, because rich is needed on a terminal only.
-        from siteatlas.cli.terminal.drawing import draw_table
+        from siteatlas.cli.terminal.tables import draw_table
 
         draw_table(sys.stdout, columns, list(rows))
     else:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
+from siteatlas.catalog.paging import MAX_LIMIT, Page
 from siteatlas.cli.terminal.output import (
     Column,
     ListFormat,
@@ -15,7 +16,6 @@ from siteatlas.cli.terminal.output import (
     write_json_lines,
     write_table,
 )
-from siteatlas.insights.pages import MAX_LIMIT, Page
 
 Item = TypeVar("Item")
 

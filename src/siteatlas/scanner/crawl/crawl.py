@@ -10,15 +10,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from itertools import islice
 
-from siteatlas.aio.fairness import fair_loop
+from siteatlas.aio import fair_loop
 from siteatlas.errors import AddressError, ForeignHostLimit, RateLimited, SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.client import HttpClient
-from siteatlas.safe_text import storable
-from siteatlas.scanner.crawl.candidates import CrawlCandidate
+from siteatlas.scanner.crawl.document import CrawlCandidate
 from siteatlas.scanner.crawl.frontier import Frontier, UrlLimit
-from siteatlas.scanner.crawl.reader_pool import RemoteReaders
+from siteatlas.scanner.crawl.readers import RemoteReaders
 from siteatlas.scanner.crawl.visit import Visitor, VisitResult
 from siteatlas.scanner.events import (
     CandidateJudged,
@@ -32,9 +31,9 @@ from siteatlas.scanner.events import (
     SitemapsSkipped,
     Verdict,
 )
-from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.options import ScanMemory, ScanOptions
 from siteatlas.scanner.problem_codes import ProblemCode, ProblemGroup
-from siteatlas.scanner.scan_memory import ScanMemory
+from siteatlas.text import storable
 
 log = get_logger("scanner")
 

@@ -9,9 +9,15 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 
-from siteatlas.aio.daemon_thread import DaemonWorker
-from siteatlas.errors import Blocked, HtmlInstead, InputError, ScanError, UrlLimitReached
-from siteatlas.scanner.crawl.document_reading import DocumentReading
+from siteatlas.aio import DaemonWorker
+from siteatlas.errors import (
+    Blocked,
+    HtmlInstead,
+    InputError,
+    ScanError,
+    UrlLimitReached,
+)
+from siteatlas.scanner.crawl.document import DocumentReading
 from siteatlas.scanner.crawl.frontier import UrlLimit
 from siteatlas.scanner.events import (
     CandidateJudged,
@@ -26,9 +32,8 @@ from siteatlas.scanner.events import (
 )
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.problem_codes import ProblemCode
-from siteatlas.scanner.reading.document import DocumentReader
-from siteatlas.scanner.reading.duplicates import DuplicateUrls
-from siteatlas.scanner.reading.tally import ReadResult
+from siteatlas.scanner.reading.document import DocumentReader, DuplicateUrls
+from siteatlas.scanner.reading.entries import ReadResult
 
 READ_BYTES = 256 * 1024
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from siteatlas.errors import ScanError
-from siteatlas.scanner.crawl.placement import Placement
-from siteatlas.scanner.crawl.reader_messages import (
+from siteatlas.scanner.crawl.document import Placement, SiteHosts
+from siteatlas.scanner.crawl.readers import (
     HEAD,
     DocumentTask,
     MessageKind,
@@ -25,11 +25,9 @@ from siteatlas.scanner.crawl.reader_messages import (
     read_head,
     read_value,
 )
-from siteatlas.scanner.crawl.site_hosts import SiteHosts
 from siteatlas.scanner.events import ChildLink, EncodedEntries, EntriesRead
-from siteatlas.scanner.reading.document import DocumentReader, load_readers
-from siteatlas.scanner.reading.duplicates import DuplicateUrls
-from siteatlas.scanner.reading.tally import ReadResult
+from siteatlas.scanner.reading.document import DocumentReader, DuplicateUrls, load_readers
+from siteatlas.scanner.reading.entries import ReadResult
 
 # Each message costs the first process about as much as encoding a few entries.
 MESSAGE_BYTES = 256 * 1024

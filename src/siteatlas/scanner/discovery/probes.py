@@ -6,26 +6,35 @@ Owns single requests and their interpretation; `origin_search.py` owns the order
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import secrets
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from siteatlas.aio.fairness import fair_loop
+from siteatlas.aio import fair_loop
 from siteatlas.errors import (
     AddressError,
+    ConnectionFailed,
+    DnsError,
+    EgressDenied,
     EncodingUnsupported,
     GzipCorrupt,
+    HttpProtocolError,
     RateLimited,
     RedirectInvalid,
     RedirectLoop,
     RobotsUnreachable,
     ScanError,
     ServerError,
+    SiteatlasError,
     Timeout,
+    TlsError,
+    TlsNotSpoken,
     TooLarge,
     TooManyRedirects,
     Truncated,
 )
-from siteatlas.net.address import WebAddress, parse_url
+from siteatlas.net.address import WebAddress, bare_host, parse_url
 from siteatlas.net.client import HttpClient
 from siteatlas.net.response import Response
 from siteatlas.scanner.discovery.robots import (
@@ -36,9 +45,9 @@ from siteatlas.scanner.discovery.robots import (
     robots_text,
 )
 from siteatlas.scanner.events import SitemapType
-from siteatlas.scanner.reading.body import Body, BodyLimits
+from siteatlas.scanner.reading.decoding import Body, BodyLimits
 from siteatlas.scanner.reading.document import DocumentReader
-from siteatlas.scanner.reading.tally import Tally
+from siteatlas.scanner.reading.entries import Tally
 
 ROBOTS_WIRE_BYTES = 1024 * 1024
 # A longer robots.txt takes more than a few milliseconds.
@@ -172,3 +181,59 @@ async def _random_path_type(response: Response) -> SitemapType | None:
     except ScanError:
         return None
     return reader.type
+
+
+TRY_NEXT_ORIGIN_ERRORS = (
+    ConnectionFailed,
+    DnsError,
+    EgressDenied,
+    HttpProtocolError,
+    Timeout,
+    TlsError,
+)
+TRY_OTHER_HOST_ERRORS = (ConnectionFailed, DnsError, TlsError)
+
+
+def candidate_origins(site: WebAddress) -> Iterator[WebAddress]:
+    """The origins that may serve a site, the most likely first."""
+    for host in (site.host, other_host(site.host)):
+        if host is not None:
+            for origin in _origins_by_scheme(site):
+                yield parse_url(origin.replace(site.host, host, 1) + "/")
+
+
+def other_host(host: str) -> str | None:
+    """The host with `www.` if it has none, without it if it has; None for addresses."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        if "." not in host:
+            return None
+        bare = bare_host(host)
+        return bare if host != bare else "www." + bare
+    return None
+
+
+def is_worth_trying(origin: WebAddress, site: WebAddress, errors: Sequence[SiteatlasError]) -> bool:
+    """Whether an origin may succeed after others failed with these errors.
+
+    A certificate that cannot be trusted is never a reason to continue without TLS.
+    """
+    if origin.scheme != site.scheme and any(map(_is_untrusted_certificate, errors)):
+        return False
+    if origin.host != site.host:
+        return any(isinstance(error, TRY_OTHER_HOST_ERRORS) for error in errors)
+    return not any(isinstance(error, DnsError) for error in errors)
+
+
+def _is_untrusted_certificate(error: SiteatlasError) -> bool:
+    """Whether an origin failed because of its certificate, so that no other scheme is tried."""
+    return isinstance(error, TlsError) and not isinstance(error, TlsNotSpoken)
+
+
+def _origins_by_scheme(site: WebAddress) -> list[str]:
+    """The origin of the site and, if neither scheme nor port say https, also with http."""
+    fixed = site.scheme_given or (site.port_given and site.port == 443)  # noqa: PLR2004
+    if fixed:
+        return [site.origin]
+    return [site.origin, "http" + site.origin.removeprefix("https")]

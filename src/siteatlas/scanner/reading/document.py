@@ -5,7 +5,7 @@ Combines body, encoding, head and format, and keeps the counts of the document.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -21,13 +21,32 @@ from siteatlas.errors import (
     Truncated,
 )
 from siteatlas.scanner.events import SitemapType
+from siteatlas.scanner.options import KnownEntries
 from siteatlas.scanner.problem_codes import ProblemCode
-from siteatlas.scanner.reading.body import Body, BodyLimits
-from siteatlas.scanner.reading.content_hash import ContentHash, WireHash
-from siteatlas.scanner.reading.encoding import TextDecoder
-from siteatlas.scanner.reading.resourcesync import WINDOWS
-from siteatlas.scanner.reading.tally import ReadResult, Tally
-from siteatlas.scanner.scan_memory import KnownEntries
+from siteatlas.scanner.reading.decoding import Body, BodyLimits, ContentHash, TextDecoder, WireHash
+from siteatlas.scanner.reading.entries import ReadResult, Tally
+from siteatlas.scanner.reading.head import WINDOWS
+
+
+class DuplicateUrls:
+    """The URLs of one document as 64-bit hashes; records repeated ones in its tally."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._seen: set[int] = set()
+
+    def note_repeated(self, urls: Sequence[str]) -> None:
+        """Record in the tally of the document which of its next URLs it has listed before."""
+        seen, new = self._seen, set(map(hash, urls))
+        if len(new) == len(urls) and seen.isdisjoint(new):
+            seen |= new
+            return
+        for url in urls:
+            key = hash(url)
+            if key in seen:
+                self._tally.note(ProblemCode.DUPLICATE_URL, url=url)
+            seen.add(key)
+
 
 if TYPE_CHECKING:
     from siteatlas.scanner.reading.formats import Format

@@ -7,20 +7,314 @@ resolved against the address of the document.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from itertools import compress
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from siteatlas.errors import ScanError
 from siteatlas.net.address import is_valid_authority, resolve_url
-from siteatlas.safe_text import CONTROLS, REPLACEMENT, SURROGATES
-from siteatlas.scanner.events import EntryColumns
+from siteatlas.scanner.events import (
+    ChildLink,
+    EncodedEntries,
+    EntryColumns,
+    ProblemSample,
+    RecognizedEntries,
+)
 from siteatlas.scanner.problem_codes import ProblemCode
-from siteatlas.scanner.reading.lastmod_text import are_utc_times, telling_times
-from siteatlas.scanner.reading.tally import MAX_SAMPLES, RawEntries, Tally
-from siteatlas.scanner.reading.url_column import all_begin_with
-from siteatlas.scanner.reading.white_space import WHITE_SPACE
+from siteatlas.text import CONTROLS, REPLACEMENT, SURROGATES, truncated
+
+XML_WHITE_SPACE = " \t\r\n"
+WHITE_SPACE = (
+    XML_WHITE_SPACE
+    + "\u00a0\u1680\u2028\u2029\u202f\u205f\u3000"
+    + "".join(map(chr, range(0x2000, 0x200B)))
+)
+ANY_XML_WHITE_SPACE = f"[{XML_WHITE_SPACE}]*+"
+
+
+MAX_TEXT_CHARS = 200
+CACHED_TEXTS, MAX_CACHED_CHARS = 32_768, 64
+# Hours, minutes, seconds and a zone, as ISO 8601 and RFC 2822 write them.
+FULL_TIME = re.compile(
+    r".*?\d\d:\d\d:\d\d(?:[.,]\d+)?\s*(?:[Zz]|UTC?|GMT|[ECMP][SD]T|[+-]\d\d:?\d\d)", re.ASCII
+)
+FULL_AT_MIDNIGHT = ""
+# The most common forms, for a look at a whole column.
+DAY_FORM = b"0000-00-00\n"
+TIME_FORMS = (b"0000-00-00T00:00:00+00:00\n", b"0000-00-00T00:00:00Z\n")
+DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+MIDNIGHT, END_OF_DAY = "T00:00:00", "T24:00:00"
+DAY_CHARS, Z_CHARS, OFFSET_CHARS = 10, 20, 25
+
+
+def are_utc_times(listed: Sequence[str]) -> bool:
+    """Whether all values of a column are timestamps in UTC of the same usual form."""
+    with_offset, with_z = TIME_FORMS
+    if _have_form(listed, with_z):
+        return True
+    # The form allows any offset, as digits are not compared.
+    return _have_form(listed, with_offset) and "".join(listed).count("+00:00") == len(listed)
+
+
+def telling_times(listed: Sequence[str]) -> list[str]:
+    """Timestamps, "" for those without additional information; empty if none has any.
+
+    For timestamps in UTC that could be read: only midnight may be taken for a date without time.
+    """
+    joined = "".join(listed)
+    if MIDNIGHT not in joined and END_OF_DAY not in joined:
+        return []
+    return [text if MIDNIGHT in text or END_OF_DAY in text else "" for text in listed]
+
+
+def listed_text(lastmod: datetime | None, listed: str) -> str | None:
+    """The text as listed; None where there is none, or where it is a full timestamp."""
+    if not listed:
+        return None
+    if lastmod is None:
+        return truncated(listed.strip(), MAX_TEXT_CHARS) or None
+    if _is_day(listed):
+        return listed
+    if _is_usual_time(listed):
+        return None
+    return _cached_text(listed) if len(listed) <= MAX_CACHED_CHARS else _short_text(listed)
+
+
+def listed_texts(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> list[str | None]:
+    """The results of `listed_text` for a column of entries."""
+    if not any(listed):
+        return [None] * len(listed)
+    if all(lastmods) and are_utc_times(listed):
+        return [None] * len(listed)
+    if all(lastmods) and _have_form(listed, DAY_FORM):
+        return list(listed)
+    return list(map(listed_text, lastmods, listed))
+
+
+def stored_text(lastmod: datetime | None, listed: str) -> str | None:
+    """What is stored in addition to a date: None if the text can be derived from the date.
+
+    Midnight stands for a date without time, which is the most common form and so costs nothing.
+    A full timestamp at midnight is marked by the empty text.
+    """
+    if not listed or (lastmod is not None and _is_day(listed)):
+        return None
+    text = listed_text(lastmod, listed)
+    if text is None:
+        return FULL_AT_MIDNIGHT if lastmod is not None and _is_midnight(lastmod) else None
+    return None if lastmod is not None and _is_day(text) else text
+
+
+def stored_texts(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> list[str | None]:
+    """The results of `stored_text` for a column of entries."""
+    if not any(listed) or (all(lastmods) and _have_form(listed, DAY_FORM)):
+        return [None] * len(listed)
+    return list(map(stored_text, lastmods, listed))
+
+
+def _have_form(listed: Sequence[str], form: bytes) -> bool:
+    """Whether the values of a column differ from this form, which is one line, in digits only."""
+    if not listed or len(listed[0]) != len(form) - 1:
+        return False
+    lines = "\n".join(listed) + "\n"
+    return lines.isascii() and lines.encode().translate(DIGITS_AS_ZEROS) == form * len(listed)
+
+
+def restored_text(lastmod: datetime | None, stored: str | None) -> str | None:
+    """The text as listed from what is stored; None where it was a full timestamp, or nothing."""
+    if stored is not None:
+        return stored or None
+    return f"{lastmod:%Y-%m-%d}" if lastmod is not None and _is_midnight(lastmod) else None
+
+
+def _is_midnight(moment: datetime) -> bool:
+    return not (moment.hour or moment.minute or moment.second or moment.microsecond)
+
+
+def _is_day(listed: str) -> bool:
+    """Whether a text that was read as a date is one without time."""
+    return (
+        len(listed) == DAY_CHARS
+        and listed[4] == "-"
+        and listed[7] == "-"
+        and listed[-1].isdigit()  # not a blank behind a day of one digit
+    )
+
+
+def _is_usual_time(listed: str) -> bool:
+    """Whether a text has one of the two most common timestamp forms; a quick check."""
+    size = len(listed)
+    return (size == Z_CHARS and listed[16] == ":" and listed[19] == "Z") or (
+        size == OFFSET_CHARS and listed[16] == ":" and listed[19] in "+-" and listed[22] == ":"
+    )
+
+
+def _short_text(listed: str) -> str | None:
+    """A lastmod as listed, truncated; None if it is empty or a full timestamp; uncached."""
+    text = listed.strip()
+    return None if FULL_TIME.fullmatch(text) else truncated(text, MAX_TEXT_CHARS) or None
+
+
+_cached_text = lru_cache(CACHED_TEXTS)(_short_text)
+
+
+MAX_SAMPLES = 20
+MAX_SAMPLE_URL_CHARS = 500
+MAX_SAMPLE_VALUE_CHARS = 200
+
+Extras = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Problems of one document by code; `skipped` entries are not part of its columns.
+
+    `entries` are those that were read before the current ones. `places` are the indexes of the
+    current ones among the entries of their chunk, None if the chunk has no others. `extras_left` is
+    how many characters of extras the entry being read may still have.
+    """
+
+    problems: Counter[ProblemCode] = field(default_factory=Counter)
+    samples: dict[ProblemCode, list[ProblemSample]] = field(default_factory=dict)
+    entries: int = 0
+    skipped: int = 0
+    places: Sequence[int] | None = None
+    extras_left: int = 0
+
+    @property
+    def problem_count(self) -> int:
+        """How many problems were counted so far."""
+        return sum(self.problems.values())
+
+    def note(
+        self,
+        code: ProblemCode,
+        count: int = 1,
+        *,
+        url: str | None = None,
+        value: str | None = None,
+        place: int | None = None,
+    ) -> None:
+        """Count a problem that was repaired or ignored without skipping an entry.
+
+        A URL or a value makes a sample, each once; `place` is the index among the current entries.
+        """
+        self.problems[code] += count
+        if (url is not None or value is not None) and self.wants_sample(code):
+            if place is not None and self.places is not None:
+                place = self.places[place]
+            entry = None if place is None else self.entries + place + 1
+            sample = ProblemSample(
+                _truncated(url, MAX_SAMPLE_URL_CHARS),
+                _truncated(value, MAX_SAMPLE_VALUE_CHARS),
+                entry,
+            )
+            kept = self.samples.setdefault(code, [])
+            if sample not in kept:
+                kept.append(sample)
+
+    def skip(
+        self,
+        code: ProblemCode,
+        count: int = 1,
+        *,
+        url: str | None = None,
+        value: str | None = None,
+        place: int | None = None,
+    ) -> None:
+        """Count entries that cannot be kept."""
+        self.note(code, count, url=url, value=value, place=place)
+        self.skipped += count
+
+    def wants_sample(self, code: ProblemCode) -> bool:
+        """Whether one more sample of this problem would be kept."""
+        return len(self.samples.get(code, ())) < MAX_SAMPLES
+
+    def counts(self) -> dict[str, int]:
+        """How often each problem occurred, by code."""
+        return {code.value: count for code, count in self.problems.items()}
+
+    def kept_samples(self) -> dict[str, tuple[ProblemSample, ...]]:
+        """The samples by code."""
+        return {code.value: tuple(samples) for code, samples in self.samples.items()}
+
+
+def _truncated(text: str | None, max_chars: int) -> str | None:
+    """A value of an entry, shortened for a sample of a problem in a document."""
+    return None if text is None else truncated(text.strip(), max_chars)
+
+
+@dataclass(slots=True)
+class RawEntries:
+    """Entries as text, column by column; an absent value is the empty string.
+
+    `locs_are_plain` promises that every loc is an ordinary URL that needs no further look.
+    `extras` is empty when no entry has any. `digests` is empty if the entries have none.
+    `recognized` entries of the same chunk need not be read; the others are at these `places` of it.
+    """
+
+    locs: Sequence[str] = ()
+    lastmods: Sequence[str] = ()
+    changefreqs: Sequence[str] = ()
+    priorities: Sequence[str] = ()
+    extras: Sequence[Extras | None] = ()
+    locs_are_plain: bool = False
+    digests: Sequence[int] = ()
+    recognized: RecognizedEntries | None = None
+    places: Sequence[int] | None = None
+
+    def where(self, mask: Sequence[bool]) -> RawEntries:
+        """The entries for which the mask is true, in their order."""
+        return RawEntries(
+            locs=list(compress(self.locs, mask)),
+            lastmods=list(compress(self.lastmods, mask)),
+            changefreqs=list(compress(self.changefreqs, mask)),
+            priorities=list(compress(self.priorities, mask)),
+            extras=list(compress(self.extras, mask)),
+        )
+
+
+@dataclass(slots=True)
+class ReadResult:
+    """What was read from one chunk of a document. An `error` ends it after these entries.
+
+    If entries are `recognized`, the others are at these `places` of the chunk. A result of a reader
+    process has only `encoded` entries.
+    """
+
+    columns: EntryColumns = field(default_factory=EntryColumns)
+    children: list[ChildLink] = field(default_factory=list)
+    error: ScanError | None = None
+    recognized: RecognizedEntries = field(default_factory=RecognizedEntries)
+    places: Sequence[int] = ()
+    encoded: EncodedEntries | None = None
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries were read or recognized."""
+        return len(self.columns) + len(self.recognized)
+
+    def limit_entries(self, count: int) -> None:
+        """Keep no more than the first `count` entries."""
+        if count < self.entry_count:
+            read = bisect_left(self.places, count) if self.recognized else count
+            self.columns = self.columns.head(read)
+            self.recognized = self.recognized.head(count - len(self.columns))
+
+
+def all_begin_with(prefix: str, urls: Sequence[str]) -> bool:
+    """Whether all of these URLs, of which there is at least one, begin with a prefix.
+
+    What lies between two texts in their order begins as both of them do.
+    """
+    return min(urls).startswith(prefix) and max(urls).startswith(prefix)
+
 
 MAX_URL_CHARS = 8192
 USUAL_URL_CHARS = 2048

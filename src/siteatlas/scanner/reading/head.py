@@ -5,20 +5,258 @@ Refuses documents that declare entities. Everything behind the root's start tag 
 
 from __future__ import annotations
 
+import ctypes
 import re
+from collections.abc import Container, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, NamedTuple, cast
 
-from siteatlas.errors import EmptyDocument, NotASitemap, XmlEntities
+from lxml import etree
+
+from siteatlas.errors import (
+    Blocked,
+    EmptyDocument,
+    HtmlInstead,
+    NotASitemap,
+    ScanError,
+    XmlEntities,
+)
 from siteatlas.scanner.events import SitemapType
 from siteatlas.scanner.problem_codes import ProblemCode
-from siteatlas.scanner.reading.resourcesync import INDEXES, read_capability
-from siteatlas.scanner.reading.tally import Tally
-from siteatlas.scanner.reading.web_page import error_of_page
+from siteatlas.scanner.reading.entries import Tally
+from siteatlas.text import DISRUPTIVE, INVISIBLE
+
+LXML_KEY = "_ParserDictionaryContext"
+
+
+class NameDictionary:
+    """Of one document; whatever lxml does for that document must be done inside `with`.
+
+    lxml frees the names of a document by the dictionary that it finds, so that a call outside, of
+    which there must be none, would end the process.
+    """
+
+    def __init__(self) -> None:
+        self._own: object | None = None
+        self._outer: object | None = None
+
+    def __enter__(self) -> None:
+        self._outer = _exchange(self._own)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._own = _exchange(self._outer)
+        self._outer = None
+
+
+def _exchange(new: object | None) -> object | None:
+    """Put an object in the place of the one that lxml has; None makes lxml create a new one."""
+    values = _thread_values()
+    old = values.pop(LXML_KEY, None)
+    if new is not None:
+        values[LXML_KEY] = new
+    return old
+
+
+# A function type of our own: the attributes of `ctypes.pythonapi` are shared with other users.
+_thread_dict_address = ctypes.PYFUNCTYPE(ctypes.c_void_p)(
+    ("PyThreadState_GetDict", ctypes.pythonapi)
+)
+
+
+def _thread_values() -> dict[str, object]:
+    """The dictionary in which extension modules keep what belongs to this thread.
+
+    Asked for each time: a reference that is kept would keep all of it after the thread has ended.
+    """
+    values: dict[str, object] = ctypes.cast(_thread_dict_address(), ctypes.py_object).value
+    return values
+
+
+MAX_TITLE_CHARS = 80
+MAX_TITLE_LOOK_CHARS = 1000
+MAX_TAG_CHARS = 4096
+UNSHOWABLE = re.compile(rf"[{DISRUPTIVE}{INVISIBLE}\u200c\u200d\ufffd]+")
+CHALLENGE_TITLE = re.compile(
+    r"captcha|just a moment|attention required|checking your browser|robot check|bot check"
+    r"|security check|access denied|(?:verify|confirm|prove) (?:that )?you(?:'re| are) (?:a )?human"
+    r"|are you (?:a )?human|ddos protection",
+    re.IGNORECASE,
+)
+CHALLENGE_SIGNS = (
+    "_cf_chl_opt",
+    "cf-browser-verification",
+    "px-captcha",
+    "captcha-delivery.com",
+    "/_Incapsula_Resource?SWUDNSAI",
+    "sgcaptcha",
+    "gokuProps",
+)
+
+
+class Tag(NamedTuple):
+    """The start of an element: its name and its attributes, both in lower case."""
+
+    name: str
+    attributes: Mapping[str, str]
+
+    @property
+    def attribute_chars(self) -> int:
+        """Length of the attributes of a tag in a web page, without white space and quotes."""
+        return sum(len(name) + len(value) for name, value in self.attributes.items())
+
+
+class WebPage(NamedTuple):
+    """Some tags of a page in their order, except those that are too long, and its title.
+
+    The title is empty if there is none. `is_challenge` if the page asks visitors to prove that they
+    are human.
+    """
+
+    tags: list[Tag]
+    title: str
+    is_challenge: bool
+
+
+class _PageTarget:
+    """The parser target for a web page: collects some of its tags, and the first title.
+
+    No tree is built: for an element with thousands of attributes that would take seconds.
+    """
+
+    def __init__(self, names: Container[str] = ()) -> None:
+        self._names = names
+        self._title_ended = False
+        self._in_title = False
+        self._title: list[str] = []
+        self.tags: list[Tag] = []
+
+    @property
+    def title(self) -> str:
+        """The title of the web page, as written."""
+        return "".join(self._title)
+
+    def start(self, name: str, attributes: Mapping[str, str]) -> None:
+        """Collect a start tag of a document that is a web page, not a sitemap; called by lxml."""
+        self._in_title = name == "title" and not self._title_ended
+        if name in self._names:
+            self.tags.append(Tag(name, dict(attributes)))
+
+    def data(self, text: str) -> None:
+        """Collect the title of a document that is a web page, not a sitemap; called by lxml."""
+        if self._in_title:
+            self._title.append(text)
+
+    def end(self, name: str) -> None:
+        """End the title of a document that is a web page, not a sitemap; called by lxml."""
+        self._title_ended = self._title_ended or name == "title"
+        self._in_title = False
+
+    def close(self) -> None:
+        """End a document that is a web page, not a sitemap; lxml requires this method."""
+
+
+def _parse_page(page: str, names: Container[str] = ()) -> _PageTarget:
+    """The named tags and the title of a document that is a web page, not a sitemap."""
+    found = _PageTarget(names)
+    with NameDictionary():
+        _feed_page(page, found)
+    return found
+
+
+def _feed_page(page: str, target: _PageTarget) -> None:
+    """Parse a web page, inside the dictionary of the page; the parser is gone at the end."""
+    # The type stubs require a method for comments; lxml does not.
+    parser = etree.HTMLParser(target=cast("Any", target), encoding="utf-8")
+    try:
+        with suppress(etree.XMLSyntaxError):
+            parser.feed(page.encode("utf-8", "replace"))
+            parser.close()
+    finally:
+        # The traceback of an exception would keep it.
+        del parser
+
+
+def read_page(page: str, *names: str) -> WebPage:
+    """Parse a page once; `names` are those of the tags to return."""
+    found = _parse_page(page, names)
+    tags = [tag for tag in found.tags if tag.attribute_chars <= MAX_TAG_CHARS]
+    title = _shown(found.title[:MAX_TITLE_LOOK_CHARS])
+    return WebPage(tags, title, _is_challenge(page, title))
+
+
+def _shown(title: str) -> str:
+    """The title of a web page as one short line that is safe to show."""
+    text = " ".join(UNSHOWABLE.sub(" ", title).split())
+    return text if len(text) <= MAX_TITLE_CHARS else text[: MAX_TITLE_CHARS - 1] + "…"
+
+
+def error_of_page(page: str) -> ScanError:
+    """The error that a web page means where a sitemap was expected."""
+    found = read_page(page)
+    if found.is_challenge:
+        return Blocked("The site shows a browser challenge instead of the document.")
+    if not found.title:
+        return HtmlInstead()
+    return HtmlInstead(
+        f"The site answered with a web page, titled “{found.title}”, where a sitemap was expected."
+    )
+
+
+def _is_challenge(page: str, title: str) -> bool:
+    """Whether the content or title of a web page is that of a bot challenge."""
+    signs = any(sign in page for sign in CHALLENGE_SIGNS)
+    return signs or CHALLENGE_TITLE.search(title) is not None
+
+
+NAMESPACE_RESOURCESYNC = "://www.openarchives.org/rs/terms"
+# They list only what changed in a period, or the content of one archive.
+WINDOWS = frozenset({"changelist", "changedump", "changedump-manifest", "resourcedump-manifest"})
+# Their `<url>` elements are ResourceSync documents, not pages.
+INDEXES = frozenset({"capabilitylist", "description"})
+MISC = re.compile(r"\s*+(?:<\?.*?\?>|<!--.*?-->)", re.DOTALL)
+TAG = re.compile(r"""\s*+</?+([^\s/>!?&<]++)([^>"']*+(?:(?:"[^"]*+"|'[^']*+')[^>"']*+)*)>""")
+CAPABILITY = re.compile(r"""\scapability\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
+
+
+def read_capability(root_tag: str, rest: str) -> str | None:
+    """The capability of a document; empty if it has none, None if more text is needed.
+
+    Only links and comments may stand between the root's start tag and its `<rs:md>`.
+    """
+    if NAMESPACE_RESOURCESYNC not in root_tag:
+        return ""
+    position = 0
+    while True:
+        if match := MISC.match(rest, position):
+            position = match.end()
+            continue
+        tag = TAG.match(rest, position)
+        if tag is None:
+            return None if rest[position:].lstrip()[:1] in ("", "<") else ""
+        name = tag[1].rpartition(":")[2].lower()
+        if name == "md":
+            return _capability(tag[2])
+        if name != "ln":
+            return ""
+        position = tag.end()
+
+
+def _capability(attributes: str) -> str:
+    """The capability in the attributes of an `<rs:md>` element; empty if there is none."""
+    found = CAPABILITY.search(attributes)
+    return (found[1] or found[2] or "").strip().lower() if found else ""
+
 
 MAX_HEAD_CHARS = 256 * 1024
 MAX_LINE_CHARS = 8192 + 64
 BLANKS = re.compile(r"[\s\x00\ufeff]++")
-MISC = re.compile(r"\s*+(?:<\?.*?\?>|<!--.*?-->)", re.DOTALL)
 DOCTYPE = re.compile(
     r"""\s*+<!DOCTYPE\s++([^\s>\[]++)([^\[>"']*+(?:(?:"[^"]*+"|'[^']*+')[^\[>"']*+)*)(\[.*?\]\s*+)?>""",
     re.DOTALL | re.IGNORECASE,

@@ -1,31 +1,53 @@
 """The tables, one module per noun."""
 
-from siteatlas.storage.models.access import ApiKey, AuditEvent, BrowserSession, RateLimit
+from siteatlas.storage.models.access import (
+    ApiKey,
+    AuditEvent,
+    BrowserSession,
+    DisabledReason,
+    MessageType,
+    RateLimit,
+    WebhookDelivery,
+    WebhookEndpoint,
+)
 from siteatlas.storage.models.base import Base
-from siteatlas.storage.models.batch import Batch, BatchItem
-from siteatlas.storage.models.candidate import Candidate
-from siteatlas.storage.models.change import (
+from siteatlas.storage.models.jobs import (
+    LOCAL_USER_ID,
+    SITEMAP_JOB,
+    SYSTEM_USER_ID,
+    AttemptOutcome,
+    Batch,
+    BatchItem,
+    Job,
+    JobAttempt,
+    JobStatus,
+    User,
+    Worker,
+)
+from siteatlas.storage.models.scans import (
     ChangeKind,
     FeedEvent,
     FeedEventKind,
     FeedHead,
     RemovalEvidence,
+    Scan,
+    ScanScope,
+    ScanState,
+    SitemapScan,
+    SitemapScanState,
     UrlChange,
 )
-from siteatlas.storage.models.domain import Domain, LastScanStatus
-from siteatlas.storage.models.job import SITEMAP_JOB, AttemptOutcome, Job, JobAttempt, JobStatus
-from siteatlas.storage.models.problem import DomainProblem
-from siteatlas.storage.models.robots_file import RobotsFile
-from siteatlas.storage.models.scan import Scan, ScanScope, ScanState, SitemapScan, SitemapScanState
-from siteatlas.storage.models.sitemap import Sitemap, SitemapLink, SitemapStatus, SitemapUrl
-from siteatlas.storage.models.user import LOCAL_USER_ID, SYSTEM_USER_ID, User
-from siteatlas.storage.models.webhook import (
-    DisabledReason,
-    MessageType,
-    WebhookDelivery,
-    WebhookEndpoint,
+from siteatlas.storage.models.sites import (
+    Candidate,
+    Domain,
+    DomainProblem,
+    LastScanStatus,
+    RobotsFile,
+    Sitemap,
+    SitemapLink,
+    SitemapStatus,
+    SitemapUrl,
 )
-from siteatlas.storage.models.worker import Worker
 
 __all__ = [
     "LOCAL_USER_ID",

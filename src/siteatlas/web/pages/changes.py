@@ -9,10 +9,8 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse
 
-from siteatlas.access.marks import READ
-from siteatlas.insights.changes_over_time import Period
-from siteatlas.insights.newest_numbers import MAX_SCANS
-from siteatlas.insights.publications import list_publications, read_publication
+from siteatlas.access.limits import READ
+from siteatlas.catalog.publications import MAX_SCANS, Period, list_publications, read_publication
 from siteatlas.storage.models import ChangeKind, FeedEventKind
 from siteatlas.storage.session import AsyncSession
 from siteatlas.web.context import Context, ReadSession

@@ -13,38 +13,40 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from siteatlas.access.identity import CurrentIdentity, Identity
-from siteatlas.access.limits import CurrentLimits
-from siteatlas.access.marks import READ, SCAN
-from siteatlas.access.ownership import owner_check, require_owner
-from siteatlas.access.queue_room import QueueTurn
+from siteatlas.access.identity import CurrentIdentity, Identity, owner_check, require_owner
+from siteatlas.access.limits import READ, SCAN, CurrentLimits, QueueTurn
+from siteatlas.catalog.domains import (
+    DomainView,
+    change_domain,
+    find_domain,
+    find_domain_view,
+    list_candidates,
+)
+from siteatlas.catalog.paging import Page
+from siteatlas.catalog.problems import ProblemFilter, list_problems
+from siteatlas.catalog.robots import list_robots_files
+from siteatlas.catalog.scans import list_scans, recent_scans, urls_over_time
+from siteatlas.catalog.sitemaps import TreeNode, tree_children, tree_roots
+from siteatlas.catalog.url_lists import (
+    ListingState,
+    MonthView,
+    SectionsView,
+    UrlFilter,
+    domain_sections,
+    list_domain_urls,
+)
 from siteatlas.errors import DomainNotFound
-from siteatlas.insights.candidates import list_candidates
-from siteatlas.insights.domains import DomainView, find_domain_view
-from siteatlas.insights.pages import Page
-from siteatlas.insights.problems import ProblemFilter, list_problems
-from siteatlas.insights.robots_files import list_robots_files
-from siteatlas.insights.scan_history import recent_scans, urls_over_time
-from siteatlas.insights.scans import list_scans
-from siteatlas.insights.sections import MonthView, SectionsView, domain_sections
-from siteatlas.insights.sitemap_tree import TreeNode, tree_children, tree_roots
-from siteatlas.insights.url_filters import ListingState, UrlFilter
-from siteatlas.insights.urls import list_domain_urls
 from siteatlas.net.address import parse_site
 from siteatlas.queue.operator_actions import remove_domain_and_jobs
 from siteatlas.queue.submission import submit_site
 from siteatlas.settings import MAX_INTERVAL_HOURS, MAX_PAGES, MIN_INTERVAL_HOURS
-from siteatlas.storage.retry import retry_when_busy
-from siteatlas.storage.session import AsyncSession, get_session
-from siteatlas.storage.statements.domains import change_domain, find_domain
+from siteatlas.storage.session import AsyncSession, get_session, retry_when_busy
 from siteatlas.web.charts import NamedValue
-from siteatlas.web.context import Context, ReadSession, Services
-from siteatlas.web.explanations import explain
-from siteatlas.web.forms import Form, read_form
+from siteatlas.web.context import Context, Form, ReadSession, Services, read_form
 from siteatlas.web.pages.changes import publications
 from siteatlas.web.pages.domains import scan_mark
-from siteatlas.web.pages.sitemap import url_trends
-from siteatlas.web.templating import next_href, redirect, render
+from siteatlas.web.pages.url import url_trends
+from siteatlas.web.templating import explain, next_href, redirect, render
 
 ROWS = 50
 ROBOTS_ROWS = 10

@@ -8,24 +8,48 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from siteatlas.access.identity import CurrentIdentity, Identity
-from siteatlas.access.marks import READ, SCAN
-from siteatlas.access.ownership import owner_check, require_owner
-from siteatlas.errors import DomainNotFound, InputError
-from siteatlas.insights.domains import DomainState, list_domains
-from siteatlas.insights.scan_history import ScanPoint, recent_scans
+from siteatlas.access.identity import CurrentIdentity, Identity, owner_check, require_owner
+from siteatlas.access.limits import READ, SCAN
+from siteatlas.catalog.domains import DomainState, change_domain, find_domain, list_domains
+from siteatlas.catalog.scans import ScanPoint, recent_scans
+from siteatlas.errors import AddressError, DomainNotFound, InputError
 from siteatlas.net.address import parse_site
 from siteatlas.queue.operator_actions import remove_domain_and_jobs
 from siteatlas.storage.models import ScanState
-from siteatlas.storage.retry import retry_when_busy
-from siteatlas.storage.session import get_session
-from siteatlas.storage.statements.domains import change_domain, find_domain
-from siteatlas.web.bulk_actions import apply_to_each
+from siteatlas.storage.session import get_session, retry_when_busy
 from siteatlas.web.charts import ScanMark
-from siteatlas.web.context import Context, ReadSession
-from siteatlas.web.formatting import duration, exact
-from siteatlas.web.forms import read_form
-from siteatlas.web.templating import next_href, redirect, render
+from siteatlas.web.context import Context, ReadSession, apply_to_each, read_form
+from siteatlas.web.templating import duration, exact, next_href, redirect, render
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/search", dependencies=[READ])
+async def search(
+    _request: Request, session: ReadSession, q: Annotated[str, Query(max_length=2048)] = ""
+) -> Response:
+    """A number is a job; an address whose site is known leads there; anything else is a filter."""
+    text = q.strip()
+    if text.isdecimal():
+        return redirect(f"/jobs/{text}")
+    try:
+        address = parse_site(text)
+    except AddressError:
+        return redirect(f"/domains?{urlencode({'q': text})}")
+    if await find_domain(session, address.domain) is None:
+        return redirect(f"/domains?{urlencode({'q': text})}")
+    if address.is_site_root:
+        return redirect(f"/domains/{address.domain}")
+    return redirect(
+        f"/domains/{address.domain}?{urlencode({'tab': 'urls', 'contains': address.path})}"
+    )
+
+
+@router.get("/problems", dependencies=[READ], response_class=HTMLResponse)
+async def show_problems(request: Request, context: Context) -> HTMLResponse:
+    """Problems by code, the most widespread first."""
+    return render(request, "problems.html", problems=await context.problem_totals.run())
+
 
 ROWS = 50
 MAX_SELECTED = 1_000
@@ -36,8 +60,6 @@ FILTERS = {
     DomainState.PAUSED.value: "Paused",
     DomainState.FAILING.value: "Failing",
 }
-
-router = APIRouter(include_in_schema=False)
 
 
 @router.get("/domains", dependencies=[READ], response_class=HTMLResponse)

@@ -9,15 +9,15 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
-from siteatlas.access.marks import READ
-from siteatlas.insights.changes_over_time import Period, PeriodChanges
-from siteatlas.insights.jobs import list_jobs
-from siteatlas.insights.overview import (
+from siteatlas.access.limits import READ
+from siteatlas.catalog.overview import (
     domains_in_trouble,
     has_history,
     latest_scans_with_changes,
     totals,
 )
+from siteatlas.catalog.publications import Period, PeriodChanges
+from siteatlas.queue.views import list_jobs
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import AsyncSession
 from siteatlas.web.charts import PeriodBar

@@ -2,17 +2,72 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse
+from typing import Annotated
 
-from siteatlas.access.marks import READ
-from siteatlas.insights.workers import list_workers
-from siteatlas.settings import Settings, environment_name
-from siteatlas.settings_display import displayed_value
-from siteatlas.web.context import Context, ReadSession
-from siteatlas.web.templating import render
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import HTMLResponse, Response
+
+from siteatlas.access.authentication import LOGIN, safe_path
+from siteatlas.access.identity import CurrentIdentity
+from siteatlas.access.keys import (
+    MAX_EXPIRY_DAYS,
+    SECONDS_A_DAY,
+    KeyRequest,
+    KeyText,
+    Scope,
+    create_key,
+    requested_scopes,
+    revoke,
+)
+from siteatlas.access.limits import ADMIN, PUBLIC, READ
+from siteatlas.catalog.access import list_keys
+from siteatlas.errors import InputError, KeyInvalid, error_classes
+from siteatlas.logs import get_logger
+from siteatlas.queue.views import list_workers
+from siteatlas.settings import Settings, displayed_value, environment_name
+from siteatlas.storage.session import get_session, retry_when_busy
+from siteatlas.web.charts import NamedValue, PeriodBar, ScanMark
+from siteatlas.web.context import Context, Form, ReadSession, read_form
+from siteatlas.web.templating import TONES, next_href, redirect, render
+
+MESSAGES = {kind.code: kind().message for kind in error_classes()}
 
 router = APIRouter(include_in_schema=False)
+
+
+@router.get(LOGIN, dependencies=[PUBLIC], response_class=HTMLResponse)
+async def show_login(
+    request: Request,
+    error: Annotated[str, Query(max_length=64)] = "",
+    next: Annotated[str, Query(max_length=2048)] = "/",
+) -> Response:
+    """The form, with what was wrong with the key that was entered before."""
+    fault = MESSAGES.get(error, KeyInvalid().message) if error else ""
+    return render(request, "login.html", fault=fault, destination=safe_path(next))
+
+
+HOURS = [PeriodBar(f"{hour:02d}:00", hour * 7 % 40, hour * 5 % 23) for hour in range(24)]
+MONTHS = [NamedValue(f"2026-{month:02d}", month * 37 % 90) for month in range(1, 13)]
+RESULTS = ("ok", "part", "fail", "none")
+STRIP = [ScanMark(RESULTS[n % 7 % 4], 1 + n % 5, f"Scan {n}") for n in range(20)]
+CHANGES = {"added": 1200, "back": 3, "removed": 45, "expired": 6, "changed": 789, "moved": 10}
+
+patterns_router = APIRouter(include_in_schema=False)
+
+
+@patterns_router.get("/_patterns", dependencies=[READ], response_class=HTMLResponse)
+async def show_patterns(request: Request) -> HTMLResponse:
+    """The parts, with sample values."""
+    return render(
+        request,
+        "patterns.html",
+        states=list(TONES),
+        hours=HOURS,
+        months=MONTHS,
+        strip=STRIP,
+        changes=CHANGES,
+        line=[bar.added for bar in HOURS],
+    )
 
 
 @router.get("/system", dependencies=[READ], response_class=HTMLResponse)
@@ -39,3 +94,84 @@ def _settings(settings: Settings) -> list[tuple[str, object, str]]:
         )
         for name, value in settings.items()
     ]
+
+
+ROWS = 50
+SCOPES = {
+    Scope.READ: "see everything except keys and the audit trail",
+    Scope.SCAN: "submit and watch sites, cancel your own jobs",
+    Scope.ADMIN: "everything, including keys",
+}
+
+log = get_logger("web")
+
+
+@router.get("/keys", dependencies=[ADMIN], response_class=HTMLResponse)
+async def show_keys(
+    request: Request,
+    session: ReadSession,
+    cursor: Annotated[str | None, Query(max_length=2048)] = None,
+) -> HTMLResponse:
+    """All keys, and the form for another."""
+    page = await list_keys(session, limit=ROWS, cursor=cursor)
+    return render(
+        request,
+        "keys.html",
+        keys=page.items,
+        scopes=SCOPES,
+        next_href=next_href("/keys", page.next_cursor),
+    )
+
+
+@router.post("/keys", dependencies=[ADMIN], response_class=HTMLResponse)
+async def create_key_on_page(
+    request: Request, context: Context, identity: CurrentIdentity
+) -> HTMLResponse:
+    """Create a key and show its text; the first one closes the installation."""
+    wanted = _key_request(await read_form(request))
+    key = await _create(wanted)
+    context.installation.close()
+    log.info("key_created", key_id=key.id)
+    return render(
+        request,
+        "key_created.html",
+        name=wanted.name,
+        text=key.text.get_secret_value(),
+        closes_installation=identity.is_local,
+    )
+
+
+def _key_request(form: Form) -> KeyRequest:
+    """What the form asks for."""
+    chosen = form.many("scope")
+    if not chosen or not set(Scope).issuperset(chosen):
+        raise InputError("Choose at least one scope.")
+    days = form.whole_number("days", "The number of days", most=MAX_EXPIRY_DAYS)
+    return KeyRequest(
+        form.value("name"),
+        requested_scopes(chosen),
+        user=form.value("user") or None,
+        expires_in_seconds=None if days is None else days * SECONDS_A_DAY,
+    )
+
+
+@retry_when_busy
+async def _create(wanted: KeyRequest) -> KeyText:
+    async with get_session() as session, session.begin():
+        return await create_key(session, wanted)
+
+
+@router.post("/keys/{key_id}/revoke", dependencies=[ADMIN])
+async def revoke_key_on_page(
+    key_id: Annotated[str, Path(max_length=64, pattern="^[a-z0-9]+$")],
+) -> Response:
+    """Revoke a key and end its browser sessions."""
+    await _revoke(key_id)
+    log.info("key_revoked", key_id=key_id)
+    return redirect("/keys")
+
+
+@retry_when_busy
+async def _revoke(key_id: str) -> None:
+    async with get_session() as session, session.begin():
+        await revoke(session, key_id)

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
+from uuid import UUID
 
 import orjson
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse
 
-from siteatlas.access.marks import READ
-from siteatlas.insights.change_views import FIELDS, ChangeView
-from siteatlas.insights.domains import find_domain_view
-from siteatlas.insights.url_history import list_url_history
+from siteatlas.access.limits import READ
+from siteatlas.catalog.change_feed import FIELDS, ChangeView
+from siteatlas.catalog.domains import find_domain_view
+from siteatlas.catalog.paging import Page
+from siteatlas.catalog.sitemaps import (
+    TreeNode,
+    find_sitemap,
+    recent_reads,
+    tree_children,
+    url_counts,
+)
+from siteatlas.catalog.url_lists import UrlFilter, list_sitemap_urls, list_url_history
 from siteatlas.scanner.reading.entries import MAX_URL_CHARS
+from siteatlas.storage.session import AsyncSession
 from siteatlas.web.context import ReadSession
-from siteatlas.web.formatting import NOTHING, exact
-from siteatlas.web.templating import next_href, render
+from siteatlas.web.templating import NOTHING, exact, explain, next_href, render
 
 ROWS = 50
 # PostgreSQL stores no NUL in text.
@@ -76,3 +86,62 @@ def _shown(state: dict[str, Any], name: str) -> str:
     if isinstance(value, datetime):
         return exact(value)
     return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+
+
+@router.get("/sitemaps/{sitemap_id}", dependencies=[READ], response_class=HTMLResponse)
+async def show_sitemap(
+    request: Request,
+    session: ReadSession,
+    sitemap_id: UUID,
+    contains: Annotated[str, Query(max_length=2048)] = "",
+    cursor: Annotated[str | None, Query(max_length=2048)] = None,
+) -> HTMLResponse:
+    """A document with its URLs, or with its children if it is an index."""
+    sitemap = await find_sitemap(session, sitemap_id)
+    is_index = sitemap.type == "index"
+    page = await list_sitemap_urls(
+        session,
+        sitemap_id,
+        UrlFilter(contains.strip() or None),
+        limit=ROWS,
+        cursor=None if is_index else cursor,
+    )
+    children = await tree_children(session, sitemap_id, cursor=cursor) if is_index else None
+    reads = (await recent_reads(session, [sitemap_id]))[sitemap_id]
+    return render(
+        request,
+        "sitemap.html",
+        sitemap=sitemap,
+        page=page,
+        contains=contains,
+        explanation=explain(sitemap.error_code),
+        children=children,
+        trends=await url_trends(session, [children] if children else []),
+        reads=reads,
+        counts=url_counts(reads),
+        next_href=next_href(f"/sitemaps/{sitemap_id}", page.next_cursor, {"contains": contains}),
+    )
+
+
+@router.get("/sitemaps/{sitemap_id}/children", dependencies=[READ], response_class=HTMLResponse)
+async def show_children(
+    request: Request,
+    session: ReadSession,
+    sitemap_id: UUID,
+    total: Annotated[int, Query(ge=0, le=2**53)] = 0,
+) -> HTMLResponse:
+    """The children of an index as a part of the tree; `total` is the number of URLs of the site."""
+    page = await tree_children(session, sitemap_id)
+    trends = await url_trends(session, [page])
+    return render(
+        request, "parts/children.html", page=page, total=total, parent=sitemap_id, trends=trends
+    )
+
+
+async def url_trends(
+    session: AsyncSession, pages: Sequence[Page[TreeNode]]
+) -> dict[UUID, list[int]]:
+    """How many URLs the lists of pages of a tree had after their last reads."""
+    leaves = {node.id for page in pages for node in page.items if not node.child_count}
+    reads = await recent_reads(session, list(leaves))
+    return {sitemap_id: url_counts(of_one) for sitemap_id, of_one in reads.items()}

@@ -12,9 +12,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from siteatlas.access.identity import CurrentIdentity
-from siteatlas.access.marks import ADMIN, READ
+from siteatlas.access.limits import ADMIN, READ
+from siteatlas.catalog.webhooks import find_webhook, list_deliveries, list_webhooks
 from siteatlas.errors import InputError
-from siteatlas.insights.webhooks import find_webhook, list_deliveries, list_webhooks
 from siteatlas.logs import get_logger
 from siteatlas.notify.endpoints import (
     FEED_TYPES,
@@ -25,10 +25,8 @@ from siteatlas.notify.endpoints import (
     delete_endpoint,
     deliver_test,
 )
-from siteatlas.storage.retry import retry_when_busy
-from siteatlas.storage.session import get_session
-from siteatlas.web.context import Context, ReadSession, Services
-from siteatlas.web.forms import Form, read_form
+from siteatlas.storage.session import get_session, retry_when_busy
+from siteatlas.web.context import Context, Form, ReadSession, Services, read_form
 from siteatlas.web.templating import next_href, redirect, render
 
 ROWS = 50

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from typing import Protocol, assert_never
 
 from siteatlas.scanner.events import SitemapType
+from siteatlas.scanner.options import KnownEntries
+from siteatlas.scanner.reading.entries import ReadResult, Tally
 from siteatlas.scanner.reading.formats.entry_digests import EntryDigests
-from siteatlas.scanner.reading.formats.feed import Feed
-from siteatlas.scanner.reading.formats.text import TextList
+from siteatlas.scanner.reading.formats.plain import Feed, TextList
 from siteatlas.scanner.reading.formats.urlset import Urlset
-from siteatlas.scanner.reading.head import Head
-from siteatlas.scanner.reading.resourcesync import INDEXES
-from siteatlas.scanner.reading.tally import ReadResult, Tally
-from siteatlas.scanner.scan_memory import KnownEntries
+from siteatlas.scanner.reading.head import INDEXES, Head
 
 
 class Format(Protocol):

@@ -15,10 +15,9 @@ from itertools import compress, repeat
 from xxhash import xxh3_64_intdigest
 
 from siteatlas.scanner.events import RecognizedEntries
+from siteatlas.scanner.options import KnownEntries
+from siteatlas.scanner.reading.entries import WHITE_SPACE, Extras
 from siteatlas.scanner.reading.formats.salvage import decode_url
-from siteatlas.scanner.reading.tally import Extras
-from siteatlas.scanner.reading.white_space import WHITE_SPACE
-from siteatlas.scanner.scan_memory import KnownEntries
 
 ENTRY_END = b"</url>"
 NO_DIGEST = 0

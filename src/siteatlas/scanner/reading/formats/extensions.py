@@ -12,9 +12,8 @@ from typing import Any
 from lxml import etree
 
 from siteatlas.scanner.problem_codes import ProblemCode
+from siteatlas.scanner.reading.entries import WHITE_SPACE, Extras, Tally
 from siteatlas.scanner.reading.formats.elements import local_name, text_of
-from siteatlas.scanner.reading.tally import Extras, Tally
-from siteatlas.scanner.reading.white_space import WHITE_SPACE
 
 MAX_ITEMS = 1000
 MAX_FIELDS = 64

@@ -8,27 +8,293 @@ have attributes or that contain others are read one by one.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
-from typing import Any
+from itertools import compress, groupby, islice
+from typing import Any, NamedTuple
 
-from siteatlas.scanner.reading.formats.extensions import MAX_VALUE_CHARS
-from siteatlas.scanner.reading.formats.fast_path_columns import (
-    BETWEEN,
-    clean,
-    has_section_end,
-    rows_of,
+from siteatlas.scanner.reading.entries import (
+    ANY_XML_WHITE_SPACE,
+    WHITE_SPACE,
+    XML_WHITE_SPACE,
+    Extras,
 )
-from siteatlas.scanner.reading.formats.fast_path_fields import ATTRIBUTES, Field, FieldOrder, Shape
-from siteatlas.scanner.reading.formats.fast_path_sections import (
-    POSSESSIVE,
-    SHORT_SECTION,
-    without_sections,
-)
+from siteatlas.scanner.reading.formats.elements import has_extreme_tag
+from siteatlas.scanner.reading.formats.extensions import MAX_VALUE_CHARS, REPEATED_FIELDS
 from siteatlas.scanner.reading.formats.salvage import decode
-from siteatlas.scanner.reading.tally import Extras
-from siteatlas.scanner.reading.white_space import ANY_XML_WHITE_SPACE
+
+BETWEEN = "\x00"
+CDATA_END = "]]>"
+# All that XML allows and `str.strip` takes for white space is, except for this.
+NEXT_LINE = "\x85"
+
+
+def column_of(values: list[str]) -> list[str]:
+    """A column with "" for groups that did not match; empty if none did."""
+    if None not in values:
+        return values
+    return [value or "" for value in values] if any(values) else []
+
+
+def has_section_end(values: Sequence[str]) -> bool:
+    """Whether any of the values contains `]]>`, which XML does not allow in text."""
+    joined = BETWEEN.join(values)
+    return "]" in joined and CDATA_END in joined
+
+
+def clean(values: list[str], *, escaped: bool = True) -> list[str]:
+    """The values without white space around them; if `escaped`, with their references replaced."""
+    joined = BETWEEN.join(values)
+    if escaped and "&" in joined:
+        if joined.count("&") == joined.count("&amp;"):
+            joined = joined.replace("&amp;", "&")
+            values = joined.split(BETWEEN)
+        else:
+            values = list(map(decode, values))
+            joined = BETWEEN.join(values)
+    if joined.isascii() and not any(map(joined.__contains__, XML_WHITE_SPACE)):
+        return values
+    if NEXT_LINE in joined:
+        return [value.strip(WHITE_SPACE) for value in values]
+    return list(map(str.strip, values))
+
+
+def rows_of(table: Mapping[str, Sequence[Any]]) -> list[Extras]:
+    """A dictionary for each row of the columns, without values that are absent or empty."""
+    full = {name: column for name, column in table.items() if all(column)}
+    rows = _full_rows(tuple(full), tuple(full.values()), len(next(iter(table.values()))))
+    for name, column in table.items():
+        if name not in full:
+            for row, value in zip(rows, column, strict=True):
+                if value:
+                    row[name] = value
+    return rows
+
+
+def _full_rows(
+    names: tuple[str, ...], columns: tuple[Sequence[Any], ...], size: int
+) -> list[Extras]:
+    """A dictionary for each row of extension columns without absent values."""
+    match names:
+        case ():
+            return [{} for _ in range(size)]
+        case (only,):
+            return [{only: value} for value in columns[0]]
+        case (one, two):
+            return [{one: first, two: second} for first, second in zip(*columns, strict=True)]
+        case (one, two, three):
+            return [{one: a, two: b, three: c} for a, b, c in zip(*columns, strict=True)]
+        case _:
+            return _wide_rows(names, columns)
+
+
+def _wide_rows(names: tuple[str, ...], columns: tuple[Sequence[Any], ...]) -> list[Extras]:
+    """A dictionary for each row of four or more columns without absent values."""
+    one, two, three, four, *others = names
+    rows = [{one: a, two: b, three: c, four: d} for a, b, c, d in zip(*columns[:4], strict=True)]
+    for name, column in zip(others, columns[4:], strict=True):
+        for row, value in zip(rows, column, strict=True):
+            row[name] = value
+    return rows
+
+
+# CPython 3.11.0 to 3.11.4 match possessive groups wrongly (gh-106052), and later ones fail on
+# captures inside them (gh-101955), of which there must be none.
+POSSESSIVE = "+" if sys.version_info >= (3, 11, 5) else ""
+CDATA_START, CDATA_END = "<![CDATA[", "]]>"
+COMMENT = rf"[^-]*+(?:-[^-]++)*{POSSESSIVE}"
+CONTENT = rf"[^\]]*+(?:\](?!\]>)[^\]]*+)*{POSSESSIVE}"
+# Content without `<`, of less than 1,000 characters; a bracket in it is rare.
+SHORT_SECTION = rf"[^\]<]{{0,500}}+(?:\](?!\]>)[^\]<]{{0,50}}+){{0,9}}{POSSESSIVE}"
+SECTION = re.compile(rf"<!(?:--({COMMENT})-->|\[CDATA\[({CONTENT})\]\]>)")
+IN_FRONT_OF_TAG = re.compile(f"{ANY_XML_WHITE_SPACE}<").match
+IN_FRONT_OF_END_TAG = re.compile(f"{ANY_XML_WHITE_SPACE}</").match
+# Shorter than any tag with too many attributes, for which the strict parser looks everywhere.
+MAX_COMMENT_CHARS = 1000
+
+
+def has_sections(text: str) -> bool:
+    """Whether a text has anything that looks like a comment or a CDATA section."""
+    # The single character first, since a search for it is several times as fast.
+    return "!" in text and "<!" in text
+
+
+def without_sections(text: str) -> str | None:
+    """The same content without comments and CDATA sections; None for the strict parser."""
+    if not has_sections(text):
+        return None if "]" in text and CDATA_END in text else text
+    # Every section that begins has an end, so that no search for one runs to the end in vain.
+    if text.rfind(CDATA_END) < text.rfind(CDATA_START):
+        return None
+    pieces = SECTION.split(text)
+    comments, contents, behind = pieces[1::3], pieces[2::3], pieces[3::3]
+    if not contents or not (
+        _are_allowed(comments, contents, text) and _are_in_place(contents, behind)
+    ):
+        return None
+    pieces[1::3] = [""] * len(comments)
+    pieces[2::3] = _escaped(contents)
+    plain = "".join(pieces)
+    return None if "]" in plain and CDATA_END in plain else plain
+
+
+def _are_allowed(comments: list[str | None], contents: list[str | None], text: str) -> bool:
+    """Whether the strict parser would find nothing in them that it refuses."""
+    within = "".join(filter(None, comments + contents))
+    longest = max(map(len, filter(None, comments)), default=0)
+    return longest <= MAX_COMMENT_CHARS and not ("<" in within and has_extreme_tag(text))
+
+
+def _are_in_place(contents: list[str | None], behind: list[str]) -> bool:
+    """Whether a tag follows each comment, and an end tag each CDATA section."""
+    if None not in contents:
+        return all(map(IN_FRONT_OF_END_TAG, behind))
+    in_text = compress(behind, [content is not None for content in contents])
+    return all(map(IN_FRONT_OF_TAG, behind)) and all(map(IN_FRONT_OF_END_TAG, in_text))
+
+
+def _escaped(contents: list[str | None]) -> list[str]:
+    """The content of CDATA sections as text, nothing in the places of comments."""
+    joined = "\x00".join([content or "" for content in contents])
+    for character, reference in ("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"):
+        if character in joined:
+            joined = joined.replace(character, reference)
+    return joined.split("\x00")
+
+
+MAX_FIELDS = 32
+MAX_ITEMS = 300
+MAX_TAGS = 256
+ATTRIBUTES_FAST_PATH_FIELDS = rf'(?:[ \t\n]++[A-Za-z_]++="[^"<\t\n]*+")*{POSSESSIVE}'
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of an item; `children` are the names of the fields that it contains.
+
+    `is_scattered` if it is repeated with other fields in between.
+    """
+
+    name: str
+    has_attributes: bool = False
+    children: tuple[str, ...] = ()
+    is_scattered: bool = False
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the field may occur several times in one item."""
+        return self.name in REPEATED_FIELDS
+
+    @property
+    def group_count(self) -> int:
+        """The number of groups that the pattern of the field has."""
+        return 1 + self.has_attributes
+
+
+class Shape(NamedTuple):
+    """What all items of one kind have: fields, in this order or in any, or attributes."""
+
+    fields: tuple[Field, ...] = ()
+    attributes: tuple[str, ...] = ()
+    in_any_order: bool = False
+
+
+@dataclass(slots=True)
+class FieldOrder:
+    """The fields of one kind of item; empty if no pattern can be built for them.
+
+    `changes` if the items do not all have the fields in this order. Scattered fields come first.
+    """
+
+    kind: str
+    fields: tuple[Field, ...] = ()
+    changes: bool = False
+
+    def learn(self, text: str) -> None:
+        """Add the fields of the items in a text to those known."""
+        tag = f"{self.kind}:{self.kind}>"
+        fields = {known.name: known for known in self.fields}
+        order = [*fields]
+        items = [item.partition(f"</{tag}")[0] for item in text.split(f"<{tag}")[1 : MAX_ITEMS + 1]]
+        # Most items have the same tags.
+        for tags in dict.fromkeys(tuple(_tags(self.kind).findall(item)) for item in items):
+            seen = _fields_of(tags[:MAX_TAGS])
+            merge_order(order, [*seen])
+            self.changes |= [name for name in order if name in seen] != [*seen]
+            self.changes |= any(new.is_scattered for new in seen.values())
+            for name, new in seen.items():
+                fields[name] = _merge_field(fields.get(name), new)
+            if not _is_usual(fields.values()):
+                self.fields = ()
+                return
+        by_place = (fields[name] for name in order)
+        self.fields = tuple(sorted(by_place, key=lambda field: not field.is_scattered))
+
+
+def _fields_of(tags: Iterable[tuple[str, str, str, str]]) -> dict[str, Field]:
+    """The fields of one item, from its tags."""
+    fields: dict[str, Field] = {}
+    opened, last, inside = "", "", list[str]()
+    for slash, name, attributes, empty in tags:
+        if not slash and opened:
+            inside.append(name)
+        elif not slash:
+            is_scattered = name in REPEATED_FIELDS and name in fields and name != last
+            new = Field(name, bool(attributes), is_scattered=is_scattered)
+            fields[name] = _merge_field(fields.get(name), new)
+            opened, last = "" if empty else name, name
+        elif name == opened:
+            fields[name] = _merge_field(fields[name], Field(name, children=tuple(inside)))
+            opened, inside = "", []
+    return fields
+
+
+@lru_cache(maxsize=8)
+def _tags(kind: str) -> re.Pattern[str]:
+    """The pattern of the tags of one kind of extension item."""
+    return re.compile(
+        rf"<(/?){kind}:([a-z_]{{1,40}}+)({ATTRIBUTES_FAST_PATH_FIELDS}){ANY_XML_WHITE_SPACE}(/?)>"
+    )
+
+
+def _merge_field(known: Field | None, new: Field) -> Field:
+    """A field with what is known of it from earlier items and from this one."""
+    if known is None:
+        return new
+    children = [*known.children]
+    merge_order(children, [*new.children])
+    return Field(
+        known.name,
+        known.has_attributes or new.has_attributes,
+        tuple(children),
+        known.is_scattered or new.is_scattered,
+    )
+
+
+def merge_order(order: list[str], names: list[str]) -> None:
+    """Insert the names that are new, each after the one that it follows."""
+    place = 0
+    for name in names:
+        if name not in order:
+            order.insert(place, name)
+        place = order.index(name) + 1
+
+
+def _is_usual(fields: Collection[Field]) -> bool:
+    """Whether a pattern can be built for these fields."""
+    size = sum(1 + len(one.children) for one in fields)
+    return size <= MAX_FIELDS and not any(_is_unusual(one) for one in fields)
+
+
+def _is_unusual(one: Field) -> bool:
+    """Whether a field has a combination of features that no pattern can express."""
+    if one.is_repeated or one.children:
+        mixed = one.is_repeated and one.children
+        return bool(mixed or one.has_attributes or REPEATED_FIELDS.intersection(one.children))
+    return False
+
 
 MAX_TIMES_LEARNED = 4
 # Together with the fields of a pattern, no more than `extensions.py` allows for an item.
@@ -287,7 +553,7 @@ def field_pattern(
         children = [_child_pattern(f"{kind}:{child}", sections) for child in field.children]
         inside = f"(?:{'|'.join(children)}){{0,{len(children)}}}{POSSESSIVE}"
         return f"<{name}>{gap}({inside})</{name}>{gap}"
-    attributes = f"({ATTRIBUTES})" if field.has_attributes else ""
+    attributes = f"({ATTRIBUTES_FAST_PATH_FIELDS})" if field.has_attributes else ""
     if name in sections:
         return rf"<{name}{attributes}><!\[CDATA\[({SHORT_SECTION})\]\]></{name}>{gap}"
     inside = f">({VALUE_CHARS})</{name}>"
@@ -298,3 +564,379 @@ def _child_pattern(name: str, sections: Collection[str]) -> str:
     """The pattern that matches a field inside another field."""
     value = rf"<!\[CDATA\[{SHORT_SECTION}\]\]>" if name in sections else VALUE_CHARS
     return f"<{name}>{value}</{name}>{ANY_XML_WHITE_SPACE}"
+
+
+GAP = r"[ \t\n]++"
+FIRST = re.compile(rf'<xhtml:link((?:{GAP}[a-z]++="[^"<]*+")+){ANY_XML_WHITE_SPACE}/?>')
+# With the value, in which a search for names would begin anew at each letter.
+NAME = re.compile(rf'{GAP}([a-z]++)="[^"]*+"')
+ATTRIBUTES_FAST_PATH_LINKS = ["href", "hreflang", "rel"]
+# XML reads these inside an attribute as something else.
+NOT_IN_ATTRIBUTES = "<\t\n"
+
+
+class Links:
+    """The links of one document."""
+
+    tag = "xhtml:link"
+
+    def __init__(self) -> None:
+        # Of the attributes; empty while unknown.
+        self._order: tuple[str, ...] = ()
+
+    @property
+    def shape(self) -> Shape:
+        """The attributes of the links, as far as they are known."""
+        return Shape(attributes=self._order)
+
+    def learn(self, text: str) -> None:
+        """Learn the order of the attributes, unless it is known."""
+        self._order = self._order or _order_of_first(text)
+
+    def take(self, text: str) -> tuple[list[Extras], list[str]] | None:
+        """All links of a text, and the text around them; None for the strict parser."""
+        self.learn(text)
+        if not self._order:
+            return None
+        pieces = _pattern_fast_path_links(self._order).split(text)
+        links = self.read([pieces[1::3], pieces[2::3]], self.shape)
+        return None if links is None else (links, pieces[::3])
+
+    def read(
+        self, columns: list[list[str]], shape: Shape, _sections: Collection[str] = ()
+    ) -> list[Extras] | None:
+        """The links of this shape from their two columns; None for the strict parser."""
+        first, second = columns
+        if not first or not _are_usual(first) or not _are_usual(second):
+            return None
+        if shape.attributes.index("href") < shape.attributes.index("hreflang"):
+            first, second = second, first
+        pairs = zip(clean(first), clean(second), strict=True)
+        return [{"href": href, "hreflang": language} for language, href in pairs]
+
+
+def _order_of_first(text: str) -> tuple[str, ...]:
+    """The order of the attributes in the first link; empty if they are not the usual ones."""
+    first = FIRST.search(text)
+    names = NAME.findall(first[1]) if first else ()
+    return tuple(names) if sorted(names) == ATTRIBUTES_FAST_PATH_LINKS else ()
+
+
+@lru_cache(maxsize=8)
+def _pattern_fast_path_links(order: tuple[str, ...]) -> re.Pattern[str]:
+    """The fast-path pattern of an `<xhtml:link>` with its attributes in this order."""
+    return re.compile(link_pattern(order))
+
+
+def link_pattern(order: tuple[str, ...]) -> str:
+    """The pattern of an `<xhtml:link>` with its attributes in this order, as text."""
+    value = f'"([^"]{{1,{MAX_VALUE_CHARS}}}+)"'
+    values = {"rel": 'rel="alternate"', "href": f"href={value}", "hreflang": f"hreflang={value}"}
+    attributes = "".join(GAP + values[name] for name in order)
+    return f"<xhtml:link{attributes}{ANY_XML_WHITE_SPACE}(?:/>|></xhtml:link>)"
+
+
+def _are_usual(values: list[str]) -> bool:
+    """Whether all attribute values of links mean what they are."""
+    joined = "".join(values)
+    return not any(character in joined for character in NOT_IN_ATTRIBUTES)
+
+
+USUAL_ORDER = ("loc", "lastmod", "changefreq", "priority")
+# All that an entry contains besides its four fields, in one place.
+EXTRAS = "extras"
+FIELD = "|".join(rf"<{name}>[^<]*+</{name}>{ANY_XML_WHITE_SPACE}" for name in USUAL_ORDER)
+NAMES = re.compile(r"<(\w+)>")
+
+
+def order_of_first_entry(chunk: str, block: str | None) -> tuple[str, ...]:
+    """The order that all entries must have; empty if the first is not plain.
+
+    What it lacks is expected at its end.
+    """
+    whole, blocks = _first_entry_patterns(block)
+    entry = whole.search(chunk)
+    if entry is None:
+        return ()
+    names = NAMES.findall(blocks.sub(f"<{EXTRAS}>", entry[1]) if blocks else entry[1])
+    if len(set(names)) != len(names) or "loc" not in names:
+        return ()
+    usual = (*USUAL_ORDER, EXTRAS) if blocks else USUAL_ORDER
+    if names == [name for name in usual if name in names]:
+        return usual
+    return (*names, *(name for name in usual if name not in names))
+
+
+@lru_cache(maxsize=8)
+def _first_entry_patterns(block: str | None) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
+    """The pattern of a whole entry, and that of everything in it besides its fields."""
+    part = FIELD if block is None else f"(?:{FIELD}|{block})"
+    whole = re.compile(rf"<url>{ANY_XML_WHITE_SPACE}((?:{part})+)</url>")
+    return whole, None if block is None else re.compile(f"{block}+")
+
+
+# So many values of the maximum length are still below the limits of `extensions.py`.
+MAX_GROUPS = 48
+# ASCII only, which the engine matches by a bitmap, and never the end of a CDATA section.
+VALUE_FAST_PATH_LAYOUT = r"[\t\n\r -%'-;=-\\^-~]++"
+# Each item has this field, so that its column tells which entries have the item.
+REQUIRED_FIELDS = {"image": "loc", "news": "title", "video": "title"}
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The items of one kind in an entry, at most `count`, all of one shape."""
+
+    kind: str
+    count: int
+    shape: Shape = Shape()
+
+    @property
+    def width(self) -> int:
+        """The number of groups of each item."""
+        fields = self.shape.fields
+        return sum(field.group_count for field in fields) if fields else 2
+
+    @property
+    def required_group(self) -> int:
+        """The index of the group that every item of this kind has."""
+        index = 0
+        for field in self.shape.fields:
+            index += field.has_attributes
+            if field.name == REQUIRED_FIELDS[self.kind]:
+                break
+            index += 1
+        return index
+
+
+def is_usual(slots: Slots) -> bool:
+    """Whether a pattern can be built for these items."""
+    if slots.kind == "xhtml":
+        return bool(slots.shape.attributes)
+    return any(field.name == REQUIRED_FIELDS[slots.kind] for field in slots.shape.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The order of an entry's parts, the items in the place of `extras`, and what is CDATA.
+
+    If `in_any_order`, the order is only that of the groups.
+    """
+
+    order: tuple[str, ...]
+    slots: tuple[Slots, ...] = ()
+    sections: frozenset[str] = frozenset()
+    in_any_order: bool = False
+
+    def with_any_order(self) -> Layout:
+        """The layout of entries that have the same parts in any order."""
+        return replace(self, order=(*USUAL_ORDER, EXTRAS), in_any_order=True)
+
+    @property
+    def field_places(self) -> list[int]:
+        """The groups of loc, lastmod, changefreq and priority."""
+        places = self._places()
+        return [places[name] for name in USUAL_ORDER]
+
+    @property
+    def slot_places(self) -> list[tuple[Slots, int]]:
+        """The items in their order, and the first group of each."""
+        places = self._places()
+        return [(slots, places[slots.kind]) for slots in self.slots]
+
+    def _places(self) -> dict[str, int]:
+        """The first group of each field and of each kind of item."""
+        places, place = dict[str, int](), 0
+        for name in self.order:
+            for slots in self.slots if name == EXTRAS else ():
+                places[slots.kind] = place
+                place += slots.count * slots.width
+            if name != EXTRAS:
+                places[name] = place
+                place += 1
+        return places
+
+
+@lru_cache(maxsize=64)
+def entry_pattern(layout: Layout, loc: str) -> re.Pattern[str]:
+    """The pattern of a whole entry; `loc` is that of its URL, unless it is CDATA."""
+    if layout.in_any_order:
+        parts = _parts_in_any_order(layout, loc)
+    else:
+        parts = "".join(_part(name, layout, loc) for name in layout.order)
+    return re.compile(f"<url>{ANY_XML_WHITE_SPACE}{parts}</url>")
+
+
+def _parts_in_any_order(layout: Layout, loc: str) -> str:
+    """The pattern of all parts of an entry, in any order."""
+    fields = dict(zip(USUAL_ORDER, layout.field_places, strict=True))
+    parts = {place + 1: _field_part(name, layout, loc) for name, place in fields.items()}
+    for slots, place in layout.slot_places:
+        group = place + 1
+        parts[group + slots.required_group] = _slots_pattern(slots, layout.sections, group)
+    return in_any_order(parts) + required(fields["loc"] + 1)
+
+
+def _part(name: str, layout: Layout, loc: str) -> str:
+    """The pattern of one part of an entry; only the URL must be there."""
+    if name == EXTRAS:
+        places = layout.slot_places
+        items = [_slots_pattern(slots, layout.sections, place + 1) for slots, place in places]
+        return "".join(map(optional, items))
+    part = _field_part(name, layout, loc)
+    return part if name == "loc" else optional(part)
+
+
+def _field_part(name: str, layout: Layout, loc: str) -> str:
+    """The pattern of one of the four fields of an entry."""
+    gap = ANY_XML_WHITE_SPACE
+    value = loc if name == "loc" else VALUE_FAST_PATH_LAYOUT
+    if name in layout.sections:
+        inside = rf"<!\[CDATA\[({SHORT_SECTION if name == 'loc' else VALUE_FAST_PATH_LAYOUT})\]\]>"
+    else:
+        inside = f"({value})"
+    if name == "loc":
+        inside = gap + inside + gap
+    return f"<{name}>{inside}</{name}>{gap}"
+
+
+def _slots_pattern(slots: Slots, sections: frozenset[str], group: int) -> str:
+    """The pattern of the items of one kind, each inside the one before, from this group on."""
+    pattern = ""
+    for slot in reversed(range(slots.count)):
+        item = _item_pattern(slots, sections, group + slot * slots.width)
+        pattern = item + optional(pattern) if pattern else item
+    return pattern
+
+
+def _item_pattern(slots: Slots, sections: frozenset[str], group: int) -> str:
+    """The pattern of one item, with the groups of its values, from this group on."""
+    gap, kind, shape = ANY_XML_WHITE_SPACE, slots.kind, slots.shape
+    if shape.attributes:
+        return link_pattern(shape.attributes) + gap
+    if shape.in_any_order:
+        fields = fields_in_any_order(kind, shape.fields, group, sections)
+        fields += required(group + slots.required_group)
+    else:
+        fields = _fields_in_order(slots, sections)
+    return f"<{kind}:{kind}>{gap}{fields}</{kind}:{kind}>{gap}"
+
+
+def _fields_in_order(slots: Slots, sections: frozenset[str]) -> str:
+    """The pattern of the fields of an item; only the required one must be there."""
+    kind = slots.kind
+    return "".join(
+        field_pattern(kind, field, sections, may_be_empty=False)
+        if field.name == REQUIRED_FIELDS[kind]
+        else optional(field_pattern(kind, field, sections))
+        for field in slots.shape.fields
+    )
+
+
+# Stand where items were taken out, with characters that XML cannot hold; one for each kind.
+MARKS = {"image": "<\x01", "news": "<\x02", "video": "<\x03", "xhtml": "<\x04"}
+MARK = r"(?:<[\x01-\x04][^<]*+)"
+LISTS = {"image": "images", "video": "videos", "xhtml": "alternates"}
+MAX_ENTRIES_LEARNED = 300
+ITEM = re.compile(r"<(image|news|video|xhtml):(?:image|news|video|link)[ \t\n>]")
+
+# The items of one kind, and how many of them each entry has.
+ItemsOfEntries = tuple[list[Extras], list[int]]
+
+
+class Extensions:
+    """The extensions of one document, whose patterns are learned from its first items."""
+
+    def __init__(self, prefixes: Collection[str]) -> None:
+        """`prefixes` are those that the root of the document declares."""
+        # Links first: without them, there is much less text to search for the others.
+        self._readers: dict[str, Items | Links] = {"xhtml": Links()} if "xhtml" in prefixes else {}
+        kinds = [kind for kind in ("image", "news", "video") if kind in prefixes]
+        self._readers.update({kind: Items(kind) for kind in kinds})
+        known = "|".join(self._readers)
+        self.block = f"(?:</?(?:{known}):[^<]*+)" if known else None
+        # At most how many items of each kind an entry has, in their order.
+        self._counts: dict[str, int] = {}
+
+    def learn_slots(self, text: str) -> tuple[Slots, ...] | None:
+        """The items that the entries of a text have; None if no pattern can express them."""
+        for entry in text.split("<url>")[1 : MAX_ENTRIES_LEARNED + 1]:
+            counts = {kind: len([*items]) for kind, items in groupby(ITEM.findall(entry))}
+            order = [*self._counts]
+            merge_order(order, [*counts])
+            self._counts = {
+                kind: max(self._counts.get(kind, 0), counts.get(kind, 0)) for kind in order
+            }
+        slots = [self._slots(kind, count, text) for kind, count in self._counts.items()]
+        width = sum(one.count * one.width for one in slots)
+        return tuple(slots) if width <= MAX_GROUPS and all(map(is_usual, slots)) else None
+
+    def _slots(self, kind: str, count: int, text: str) -> Slots:
+        """The slots for the items of one kind, with the fields that they have in a text."""
+        reader = self._readers.get(kind)
+        if reader is None:
+            return Slots(kind, count)
+        reader.learn(text)
+        # A power of two, so that documents share patterns; all pages have the same languages.
+        size = count if kind == "xhtml" else 1 << (count - 1).bit_length()
+        return Slots(kind, size, reader.shape)
+
+    def read_items(
+        self, slots: Slots, columns: list[list[str]], sections: Collection[str]
+    ) -> list[Extras] | None:
+        """The items of one kind from their columns; None if the parser must read them."""
+        return self._readers[slots.kind].read(columns, slots.shape, sections)
+
+    def take(self, text: str) -> TakenItems | None:
+        """All items of a text; None if the strict parser must read them."""
+        items: dict[str, list[Extras]] = {}
+        for kind, reader in self._readers.items():
+            if f"<{reader.tag}" in text:
+                taken = reader.take(text)
+                if taken is None:
+                    return None
+                items[kind], around = taken
+                text = MARKS[kind].join(around)
+        return TakenItems(items, text)
+
+
+@dataclass(frozen=True, slots=True)
+class TakenItems:
+    """The items of each kind, and the text that they were taken out of, with marks instead."""
+
+    items: Mapping[str, list[Extras]]
+    text: str
+
+    def by_entry(self, blocks: Sequence[str]) -> list[Extras | None] | None:
+        """The extras of the entries that have these blocks of marks; None for the parser.
+
+        Empty if there are no items.
+        """
+        counts = {kind: [block.count(MARKS[kind]) for block in blocks] for kind in self.items}
+        return extras_of_entries({kind: (self.items[kind], counts[kind]) for kind in self.items})
+
+
+def _column(kind: str, items: list[Extras], counts: list[int]) -> Sequence[Any] | None:
+    """The items of each entry, by entry; None if an entry has more than one news item."""
+    most, rest = max(counts), iter(items)
+    if kind == "news":
+        return [next(rest) if count else None for count in counts] if most == 1 else None
+    if most == min(counts):
+        return [items[at : at + most] for at in range(0, len(items), most)]
+    return [list(islice(rest, count)) for count in counts]
+
+
+def extras_of_entries(found: Mapping[str, ItemsOfEntries]) -> list[Extras | None] | None:
+    """Distribute the extension items over their entries; None if the parser must read them.
+
+    Empty if there are no items.
+    """
+    if not found:
+        return []
+    columns: dict[str, Sequence[Any]] = {}
+    for kind, (items, counts) in found.items():
+        column = _column(kind, items, counts)
+        if column is None:
+            return None
+        columns[LISTS.get(kind, kind)] = column
+    return [row or None for row in rows_of(columns)]

@@ -13,9 +13,7 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from siteatlas.scanner.problem_codes import ProblemCode
-from siteatlas.scanner.reading.entries import MAX_URL_CHARS
-from siteatlas.scanner.reading.tally import Tally
-from siteatlas.scanner.reading.white_space import WHITE_SPACE
+from siteatlas.scanner.reading.entries import MAX_URL_CHARS, WHITE_SPACE, Tally
 
 UNFINISHED_CHARS = 256 * 1024
 MAX_CDATA_CHARS = 16 * 1024

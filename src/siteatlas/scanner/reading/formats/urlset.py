@@ -14,7 +14,17 @@ from lxml import etree
 from siteatlas.errors import XmlMalformed
 from siteatlas.scanner.events import ChildLink
 from siteatlas.scanner.problem_codes import ProblemCode
-from siteatlas.scanner.reading.entries import LASTMODS, Entries, build_columns, fault_of_url
+from siteatlas.scanner.reading.entries import (
+    LASTMODS,
+    WHITE_SPACE,
+    Entries,
+    Extras,
+    RawEntries,
+    ReadResult,
+    Tally,
+    build_columns,
+    fault_of_url,
+)
 from siteatlas.scanner.reading.formats.elements import (
     MAX_CACHED_TAG_CHARS,
     MAX_ELEMENTS,
@@ -39,10 +49,7 @@ from siteatlas.scanner.reading.formats.salvage import (
     Salvaged,
     entry_prefixes,
 )
-from siteatlas.scanner.reading.repair import XmlRepair
-from siteatlas.scanner.reading.tally import Extras, RawEntries, ReadResult, Tally
-from siteatlas.scanner.reading.text_parts import split_between_tags, split_if_dense
-from siteatlas.scanner.reading.white_space import WHITE_SPACE
+from siteatlas.scanner.reading.repair import XmlRepair, split_between_tags, split_if_dense
 
 ENTRIES = ("url", "sitemap")
 FIELDS = ("loc", "lastmod", "changefreq", "priority")

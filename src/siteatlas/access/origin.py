@@ -1,0 +1,339 @@
+"""CORS for the origins in the settings, with access keys only: two layers around the routes.
+
+The outer one adds headers to every response, so that pages can read those of errors too. The inner
+one answers preflights, whose heads have been checked like those of other requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Self
+
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from siteatlas.errors import HostRefused, OriginRefused
+from siteatlas.settings import Settings
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'"
+)
+PERMISSIONS_POLICY = "camera=(), display-capture=(), geolocation=(), microphone=(), payment=()"
+SECURITY_HEADERS: dict[bytes, bytes] = {
+    b"content-security-policy": CONTENT_SECURITY_POLICY.encode(),
+    b"x-content-type-options": b"nosniff",
+    # With `no-referrer`, browsers send `Origin: null` with our own forms.
+    b"referrer-policy": b"same-origin",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"permissions-policy": PERMISSIONS_POLICY.encode(),
+}
+NO_STORE = (b"cache-control", b"no-store")
+
+
+class SecurityHeaders:
+    """ASGI middleware that adds the headers; `Cache-Control` only if a response has none."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            """ASGI `send` that adds the security headers to the start of the response."""
+            if message["type"] == "http.response.start":
+                message["headers"] = _with_security_headers(message.get("headers", []))
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+def _with_security_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Set the security headers of a response, and `no-store` if it has no `Cache-Control`."""
+    kept = [pair for pair in headers if pair[0].lower() not in SECURITY_HEADERS]
+    cached = any(name.lower() == b"cache-control" for name, _ in kept)
+    return [*kept, *SECURITY_HEADERS.items(), *([] if cached else [NO_STORE])]
+
+
+SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
+OWN_FETCH_SITES = {b"same-origin", b"none"}
+# A link that was followed: the whole tab, not a frame, an image or a script.
+NAVIGATION = ([b"navigate"], [b"document"])
+
+
+def header_values(scope: Scope, name: bytes) -> list[bytes]:
+    """All values of one header of the request."""
+    return [value for key, value in scope["headers"] if key == name]
+
+
+def is_navigation(scope: Scope) -> bool:
+    """Whether a browser loads a whole page, after a link was followed or an address entered."""
+    fetch = header_values(scope, b"sec-fetch-mode"), header_values(scope, b"sec-fetch-dest")
+    return scope["method"] in SAFE_METHODS and fetch == NAVIGATION
+
+
+def _no_page(_path: str) -> bool:
+    """The answer of a service without pages."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserPages:
+    """To which paths links of other sites may lead."""
+
+    is_page: Callable[[str], bool] = _no_page
+
+    def check_fetch_site(self, scope: Scope) -> None:
+        """Refuse what a page of another site asks for, unless it is a link to one of our pages."""
+        sites = header_values(scope, b"sec-fetch-site")
+        is_own = OWN_FETCH_SITES.issuperset(site.lower() for site in sites)
+        if not is_own and not (self.is_page(scope["path"]) and is_navigation(scope)):
+            raise OriginRefused
+
+
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+HTTP_PORT = 80
+NOT_LOCAL = "The connection was not made from a loopback address."
+
+
+class LocalMode:
+    """Refuses foreign hosts and origins.
+
+    `host` and `port` are what the service was bound to. Port 0 stands for any free port: then the
+    server says which one it became.
+    """
+
+    def __init__(self, pages: BrowserPages, *, host: str, port: int) -> None:
+        self._pages = pages
+        self._names = (*LOCAL_NAMES, *_further_name(host))
+        self._port = port
+        self._hosts: dict[int, frozenset[bytes]] = {}
+
+    def check(self, scope: Scope) -> None:
+        """Raise HostRefused or OriginRefused for a request that local mode does not serve."""
+        if not _is_over_loopback(scope):
+            raise HostRefused(NOT_LOCAL)
+        hosts = self.own_hosts(scope)
+        given = header_values(scope, b"host")
+        if len(given) != 1 or given[0].lower() not in hosts:
+            raise HostRefused
+        for origin in header_values(scope, b"origin"):
+            scheme, _, host = origin.lower().partition(b"://")
+            if scheme != b"http" or host not in hosts:
+                raise OriginRefused
+        self._pages.check_fetch_site(scope)
+
+    def own_hosts(self, scope: Scope) -> frozenset[bytes]:
+        """The `Host` values under which the service can be reached locally, for the port in use."""
+        port = self._port or (scope.get("server") or ("", 0))[1] or HTTP_PORT
+        if port not in self._hosts:
+            hosts = {f"{name}:{port}".encode() for name in self._names}
+            if port == HTTP_PORT:
+                hosts.update(name.encode() for name in self._names)
+            self._hosts[port] = frozenset(hosts)
+        return self._hosts[port]
+
+
+def _further_name(host: str) -> tuple[str, ...]:
+    """The IPv4 loopback address that the service is bound to, if it is bound to one."""
+    try:
+        address = ip_address(host.strip("[]"))
+    except ValueError:
+        return ()
+    return (str(address),) if address.is_loopback and address.version == 4 else ()  # noqa: PLR2004
+
+
+def _is_over_loopback(scope: Scope) -> bool:
+    """Whether the connection was accepted on a loopback address.
+
+    Other servers than ours may listen anywhere, and a program can send any `Host`. What is no
+    address, such as the path of a Unix socket, is local.
+    """
+    try:
+        address = ip_address(str((scope.get("server") or ("",))[0]))
+    except ValueError:
+        return True
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+MAX_ADDRESS_CHARS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedProxies:
+    """The reverse proxies whose forwarded headers are used; those of others are ignored."""
+
+    networks: tuple[IPv4Network | IPv6Network, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the setting; it has been checked."""
+        parts = filter(None, map(str.strip, text.split(",")))
+        return cls(tuple(ip_network(part) for part in parts))
+
+    def client_address(self, scope: Scope) -> str:
+        """The address of the client: the last one that no trusted proxy has."""
+        client = str((scope.get("client") or ("",))[0])
+        hops = b",".join(header_values(scope, b"x-forwarded-for")).decode("latin-1").split(",")
+        for hop in reversed([hop.strip() for hop in hops]):
+            if not hop or not self.trusts(client):
+                break
+            client = hop
+        return client[:MAX_ADDRESS_CHARS]
+
+    def is_over_tls(self, scope: Scope) -> bool:
+        """Whether the client uses TLS, as far as a trusted proxy or the server says."""
+        forwarded = header_values(scope, b"x-forwarded-proto")
+        if forwarded and self.trusts(str((scope.get("client") or ("",))[0])):
+            return forwarded[-1].strip().lower() == b"https"
+        return bool(scope.get("scheme") == "https")
+
+    def trusts(self, address: str) -> bool:
+        """Whether this is the address of a trusted proxy."""
+        try:
+            parsed = ip_address(address)
+        except ValueError:
+            return False
+        plain = getattr(parsed, "ipv4_mapped", None) or parsed
+        return any(plain in network for network in self.networks)
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """Where a closed installation is reached, and whose pages may use it."""
+
+    local: LocalMode
+    pages: BrowserPages = BrowserPages()
+    public_url: str = ""
+    proxies: TrustedProxies = field(default_factory=TrustedProxies)
+    cors_origins: frozenset[bytes] = frozenset()
+
+    @classmethod
+    def of(cls, settings: Settings, local: LocalMode, pages: BrowserPages) -> Self:
+        """The front that the settings describe."""
+        return cls(
+            local,
+            pages,
+            settings.public_url,
+            TrustedProxies.parse(settings.trusted_proxies),
+            frozenset(part.encode() for part in settings.cors_origins.split(",") if part),
+        )
+
+    def check(self, scope: Scope) -> None:
+        """Raise HostRefused or OriginRefused for a foreign host, or a page of a foreign origin."""
+        hosts = header_values(scope, b"host")
+        if len(hosts) != 1 or not self._serves(hosts[0].lower(), scope):
+            raise HostRefused("The Host header must be the address of this service.")
+        if self.is_cross_origin(scope):
+            return
+        for origin in header_values(scope, b"origin"):
+            if not self._is_own_origin(origin.lower(), hosts[0].lower()):
+                raise OriginRefused
+        self.pages.check_fetch_site(scope)
+
+    def is_cross_origin(self, scope: Scope) -> bool:
+        """Whether the request comes from a page of an origin that the operator has allowed."""
+        origins = header_values(scope, b"origin")
+        return len(origins) == 1 and origins[0].lower() in self.cors_origins
+
+    def uses_tls(self, scope: Scope) -> bool:
+        """Whether the browser speaks TLS, so that its cookies may be limited to it."""
+        return self.public_url.startswith("https://") or self.proxies.is_over_tls(scope)
+
+    def _serves(self, host: bytes, scope: Scope) -> bool:
+        """Whether the service answers under this name."""
+        return (
+            not self.public_url or host == self._public_host or host in self.local.own_hosts(scope)
+        )
+
+    @property
+    def _public_host(self) -> bytes:
+        """The `Host` header of a request to the public address; empty without one."""
+        return self.public_url.lower().partition("://")[2].encode()
+
+    def _is_own_origin(self, origin: bytes, host: bytes) -> bool:
+        """Whether a page of this origin is one of ours."""
+        if self.public_url and origin == self.public_url.lower().encode():
+            return True
+        scheme, _, rest = origin.partition(b"://")
+        return scheme in {b"http", b"https"} and rest == host != self._public_host
+
+
+METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE")
+REQUEST_HEADERS = ("Authorization", "Content-Type", "If-None-Match")
+# What pages of other origins may read of a response, besides what browsers always show them.
+EXPOSED_HEADERS = (
+    "Content-Disposition",
+    "ETag",
+    "Location",
+    "Retry-After",
+    "Siteatlas-As-Of-Seq",
+    "Siteatlas-Feed-Id",
+    "Siteatlas-Schema",
+    "X-Request-Id",
+)
+
+
+class CrossOriginHeaders(CORSMiddleware):
+    """ASGI middleware that adds headers to responses; those of preflights have theirs."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self.simple_response(scope, receive, send, request_headers=Headers(scope=scope))
+        else:
+            await self.app(scope, receive, send)
+
+    async def send(self, message: Message, send: Send, request_headers: Headers) -> None:
+        """Send a message, with the headers if it begins a response that has none of them."""
+        names = {name for name, _ in message.get("headers", ())}
+        if b"access-control-allow-methods" in names:
+            await send(message)
+        else:
+            await super().send(message, send, request_headers)
+
+
+class Preflights(CORSMiddleware):
+    """ASGI middleware that answers preflights and leaves everything else as it is."""
+
+    async def simple_response(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        request_headers: Headers,  # noqa: ARG002 the signature of the framework
+    ) -> None:
+        """Leave the headers of the response to the outer layer."""
+        await self.app(scope, receive, send)
+
+
+def cross_origin_headers(origins: str) -> list[Middleware]:
+    """The outer layer for a comma-separated list of origins; none without any."""
+    return _layer(CrossOriginHeaders, origins)
+
+
+def preflights(origins: str) -> list[Middleware]:
+    """The inner layer."""
+    return _layer(Preflights, origins)
+
+
+def _layer(kind: type[CORSMiddleware], origins: str) -> list[Middleware]:
+    """A layer for these origins; none without any."""
+    if not origins:
+        return []
+    layer = Middleware(
+        kind,
+        allow_origins=origins.split(","),
+        allow_methods=METHODS,
+        allow_headers=REQUEST_HEADERS,
+        expose_headers=EXPOSED_HEADERS,
+    )
+    return [layer]

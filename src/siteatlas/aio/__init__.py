@@ -1,1 +1,0 @@
-"""Helpers for asyncio: fairness of the event loop, background tasks, loop-local values."""

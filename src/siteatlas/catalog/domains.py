@@ -1,0 +1,660 @@
+"""Write statements on sites. The caller owns the transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from enum import Enum, StrEnum, auto
+from itertools import product
+from typing import Any, assert_never
+from uuid import UUID
+
+from sqlalchemy import (
+    ARRAY,
+    BindParameter,
+    ColumnElement,
+    Double,
+    Select,
+    Text,
+    Uuid,
+    bindparam,
+    case,
+    cast,
+    delete,
+    func,
+    literal,
+    literal_column,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import ARRAY as PG_ARRAY
+from sqlalchemy.dialects.postgresql import Insert, array, insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.catalog.paging import (
+    CursorScope,
+    Page,
+    bigint_key,
+    page_size,
+    read_page,
+    select_view,
+    text_key,
+)
+from siteatlas.catalog.urls import delete_rows
+from siteatlas.errors import DomainNotFound
+from siteatlas.net.address import WebAddress, parse_site
+from siteatlas.storage.models import (
+    Base,
+    Candidate,
+    Domain,
+    FeedEvent,
+    Job,
+    LastScanStatus,
+    RobotsFile,
+    Scan,
+    Sitemap,
+    SitemapLink,
+    SitemapScan,
+    SitemapUrl,
+    UrlChange,
+    User,
+)
+from siteatlas.storage.schema import DOMAINS
+from siteatlas.text import MAX_TAGS, merged_tags
+
+DEFAULT_INTERVAL_HOURS = 24.0
+SECONDS_AN_HOUR = 3600.0
+
+
+class Unset(Enum):
+    """The sentinel for a setting that is not given; None sets it to the default."""
+
+    UNSET = auto()
+
+
+UNSET = Unset.UNSET
+SCHEDULED = (Domain.watched, ~Domain.paused, Domain.deleted_at.is_(None))
+
+
+async def find_domain(session: AsyncSession, domain: str, *, lock: bool = False) -> Domain | None:
+    """The site of this name, unless it was deleted; with `lock`, its row is locked."""
+    statement = select(Domain).where(Domain.domain == domain, Domain.deleted_at.is_(None))
+    if lock:
+        statement = statement.with_for_update().execution_options(populate_existing=True)
+    return (await session.execute(statement)).scalar_one_or_none()
+
+
+async def find_domains(session: AsyncSession, names: Sequence[str]) -> Sequence[Domain]:
+    """The sites of these names that are stored and not deleted."""
+    statement = select(Domain).where(Domain.domain.in_(names), Domain.deleted_at.is_(None))
+    return (await session.execute(statement)).scalars().all()
+
+
+async def register_domain(
+    session: AsyncSession,
+    address: WebAddress,
+    *,
+    created_by: UUID,
+    watch: bool = False,
+    max_pages: int | None = None,
+    scan_interval_hours: float | None = None,
+    default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
+    tags: Sequence[str] = (),
+) -> Domain:
+    """Find or create the site of an address; a deleted one is created again.
+
+    `watch` never unwatches. A site that is watched is due one interval from now at the latest: its
+    own, or the default. If another user watches it, its address stays.
+    `tags` are added to those of the site; TooManyTags if it would have more than allowed.
+    """
+    values = registration_values(
+        address,
+        created_by=created_by,
+        max_pages=max_pages,
+        scan_interval_hours=scan_interval_hours,
+        default_interval_hours=default_interval_hours,
+    )
+    statement = REGISTER[watch, address.scheme_given]
+    found = await session.execute(statement, values, execution_options={"populate_existing": True})
+    domain = found.scalar_one()
+    if tags:
+        await _add_tags(session, domain, tags)
+    return domain
+
+
+def registration_values(
+    address: WebAddress,
+    *,
+    created_by: UUID,
+    max_pages: int | None = None,
+    scan_interval_hours: float | None = None,
+    default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
+) -> dict[str, Any]:
+    """The parameters of `registration`."""
+    return {
+        "its_name": address.domain,
+        "its_base_url": base_url_of(address),
+        "its_creator": created_by,
+        "its_max_pages": max_pages,
+        "its_interval": scan_interval_hours,
+        "its_default_interval": default_interval_hours,
+    }
+
+
+def registration(*, watch: bool, scheme_given: bool) -> Insert:
+    """The statement behind `register_domain`; its parameters are `registration_values`."""
+    given = bindparam("its_interval", type_=Domain.scan_interval_hours.type)
+    default = bindparam("its_default_interval", type_=Domain.scan_interval_hours.type)
+    row = insert(Domain).values(
+        domain=bindparam("its_name"),
+        base_url=bindparam("its_base_url"),
+        created_by=bindparam("its_creator"),
+        watched=watch,
+        next_scan_at=hours_from_now(func.coalesce(given, default)) if watch else None,
+        max_pages=bindparam("its_max_pages"),
+        scan_interval_hours=given,
+    )
+    again = watched_again(row, default)
+    if watch:
+        kept = again | {"max_pages": func.coalesce(row.excluded.max_pages, Domain.max_pages)}
+    else:
+        kept = {name: again[name] for name in ("updated_at", "scan_interval_hours")}
+    if scheme_given:
+        kept["base_url"] = base_url_unless_watched_by_another(row)
+    return row.on_conflict_do_update(index_elements=[Domain.domain], set_=kept)
+
+
+def watched_again(row: Insert, default_hours: ColumnElement[float]) -> dict[str, Any]:
+    """What every statement that watches a site writes to it if it is stored already.
+
+    Its next scan is at most an interval away: the one of the new row, else its own, else the
+    default. Watching a site again never delays it: only a published scan does.
+    """
+    interval = func.coalesce(row.excluded.scan_interval_hours, Domain.scan_interval_hours)
+    return {
+        "updated_at": func.now(),
+        # Whoever watches a site that nobody watches becomes its owner.
+        "created_by": case((Domain.watched, Domain.created_by), else_=row.excluded.created_by),
+        "watched": True,
+        "paused": False,
+        "scan_interval_hours": interval,
+        # `least` ignores the NULL of a site that is not watched.
+        "next_scan_at": func.least(
+            Domain.next_scan_at, hours_from_now(func.coalesce(interval, default_hours))
+        ),
+    }
+
+
+def base_url_unless_watched_by_another(row: Insert) -> ColumnElement[str]:
+    """The new address of a stored site; the old one if another user watches the site.
+
+    Otherwise anyone who submits the site could choose where its scheduled scans start.
+    """
+    by_another = Domain.watched & (Domain.created_by != row.excluded.created_by)
+    return case((by_another, Domain.base_url), else_=row.excluded.base_url)
+
+
+def base_url_of(address: WebAddress) -> str:
+    """Where later scans begin; without a scheme when none was given, so that both are tried."""
+    return address.origin + "/" if address.scheme_given else address.origin.split("://", 1)[1]
+
+
+async def register_domains(
+    session: AsyncSession,
+    addresses: Sequence[WebAddress],
+    *,
+    created_by: UUID,
+) -> dict[str, UUID]:
+    """Find or create many sites in one statement; their ids by name.
+
+    In the order of their names, so that two lists of the same sites cannot wait for each other.
+    """
+    rows = [
+        {"domain": address.domain, "base_url": base_url_of(address), "created_by": created_by}
+        for address in sorted(addresses, key=lambda address: address.domain)
+    ]
+    statement = (
+        insert(Domain)
+        .values(rows)
+        .on_conflict_do_update(index_elements=[Domain.domain], set_={"updated_at": func.now()})
+        .returning(Domain.domain, Domain.id)
+    )
+    return {row.domain: row.id for row in (await session.execute(statement)).all()}
+
+
+def hours_from_now(hours: ColumnElement[Any]) -> ColumnElement[datetime]:
+    """SQL value: now plus the scan interval of a domain."""
+    return func.now() + _scan_interval(hours)
+
+
+def _scan_interval(hours: ColumnElement[Any]) -> ColumnElement[timedelta]:
+    """The SQL interval that write statements add for the next scan of a domain."""
+    return func.make_interval(0, 0, 0, 0, 0, 0, hours * SECONDS_AN_HOUR)
+
+
+# By (watch, scheme_given).
+REGISTER = {
+    (watch, scheme_given): registration(watch=watch, scheme_given=scheme_given).returning(Domain)
+    for watch, scheme_given in product((False, True), repeat=2)
+}
+
+
+async def change_domain(
+    session: AsyncSession,
+    domain: Domain,
+    *,
+    watched: bool | None = None,
+    paused: bool | None = None,
+    scan_interval_hours: float | Unset | None = UNSET,
+    max_pages: int | Unset | None = UNSET,
+    tags: Sequence[str] | None = None,
+    default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
+) -> None:
+    """Change the given settings of a site and leave the others.
+
+    Watching a site that is not watched makes it due at once. An interval that differs from the
+    last one counts from the last scan, or from now; None is the default.
+    """
+    if watched is not None and watched is not domain.watched:
+        domain.watched = watched
+        domain.next_scan_at = func.now() if watched else None
+    elif domain.watched and scan_interval_hours not in (UNSET, domain.scan_interval_hours):
+        domain.next_scan_at = _after_last_scan(scan_interval_hours or default_interval_hours)
+    if scan_interval_hours is not UNSET:
+        domain.scan_interval_hours = scan_interval_hours
+    if paused is not None:
+        domain.paused = paused
+    if max_pages is not UNSET:
+        domain.max_pages = max_pages
+    if tags is not None:
+        domain.tags = list(tags)
+    domain.updated_at = func.now()
+    await session.flush()
+    await session.refresh(domain)
+
+
+async def _add_tags(session: AsyncSession, domain: Domain, tags: Sequence[str]) -> None:
+    """Add tags to a registered site; its row is locked by the statement that registered it."""
+    domain.tags = merged_tags(domain.tags, tags)
+    await session.flush()
+    await session.refresh(domain)
+
+
+def _after_last_scan(hours: float) -> ColumnElement[datetime]:
+    """One interval after the last scan, and not in the past."""
+    last = func.coalesce(Domain.last_scan_at, func.now())
+    return func.greatest(func.now(), last + _scan_interval(literal(hours)))
+
+
+async def delete_domain(session: AsyncSession, domain: Domain) -> None:
+    """Mark a site as deleted and free its name; its rows are removed later, in small batches."""
+    domain.domain = tombstone(domain.id)
+    domain.deleted_at = func.now()
+    domain.watched = False
+    domain.next_scan_at = None
+    await session.flush()
+
+
+def tombstone(domain_id: UUID) -> str:
+    """The name of a deleted site; no host can have it, because hosts contain no `#`."""
+    return f"#{domain_id}"
+
+
+async def postpone_scan(session: AsyncSession, domain_id: UUID, seconds: float) -> None:
+    """Make a watched site due again after `seconds`."""
+    await session.execute(
+        update(Domain)
+        .where(Domain.id == domain_id, Domain.watched)
+        .values(next_scan_at=func.now() + timedelta(seconds=seconds))
+        .execution_options(synchronize_session=False)
+    )
+
+
+async def take_due_domains(
+    session: AsyncSession, limit: int, default_interval_hours: float
+) -> Sequence[Domain]:
+    """Watched sites that are due; each gets the time of its next scan.
+
+    Rows that another scheduler is taking at this moment are skipped, so a site is taken once
+    however many schedulers run. A missed time is made up once, not several times.
+    """
+    due = (
+        select(Domain.id)
+        .where(*SCHEDULED, Domain.next_scan_at <= func.now())
+        .order_by(Domain.next_scan_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+        .cte("due")
+    )
+    statement = (
+        update(Domain)
+        .where(Domain.id == due.c.id)
+        .values(
+            next_scan_at=hours_from_now(
+                func.coalesce(Domain.scan_interval_hours, default_interval_hours)
+            )
+        )
+        .returning(Domain)
+        .execution_options(synchronize_session=False)
+    )
+    return (await session.execute(statement)).scalars().all()
+
+
+async def has_baseline(session: AsyncSession, domain_id: UUID) -> bool:
+    """Whether a scan of a site was complete, so that changes after it are reported."""
+    statement = select(Domain.baseline_scan_id).where(Domain.id == domain_id)
+    return await session.scalar(statement) is not None
+
+
+# A row that was inserted, not updated, has no version before it.
+IS_NEW: Any = literal_column("domains.xmax = 0")
+ALL_TAGS: Any = literal_column(
+    "ARRAY(SELECT DISTINCT tag FROM unnest(domains.tags || excluded.tags) AS tag ORDER BY tag)"
+)
+# Tags contain no commas.
+TAG_SEPARATOR = ","
+COLUMNS = (
+    "domain",
+    "base_url",
+    "created_by",
+    "watched",
+    "next_scan_at",
+    "scan_interval_hours",
+    "tags",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedSite:
+    """A site of a list: its address, and its own interval and tags if the list has them."""
+
+    address: WebAddress
+    scan_interval_hours: float | None = None
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedSite:
+    """A site that is watched from now on; `is_new` if it was not stored before."""
+
+    id: UUID
+    domain: str
+    max_pages: int | None
+    is_new: bool
+
+
+def _watch_statement() -> Any:
+    """The statement that watches listed sites; made once, because building it takes long.
+
+    In the order of their names, so that two lists of the same sites cannot wait for each other.
+    """
+    arrays: dict[str, BindParameter[Any]] = {
+        name: bindparam(f"p_{name}", type_=ARRAY(of))
+        for name, of in {"domain": Text, "base_url": Text, "hours": Double, "tags": Text}.items()
+    }
+    listed = func.unnest(*arrays.values()).table_valued(*arrays, name="listed").render_derived().c
+    usual: BindParameter[float] = bindparam("p_default_hours", type_=Double())
+    rows = select(
+        listed.domain,
+        listed.base_url,
+        bindparam("p_created_by", type_=Uuid()),
+        literal(True),
+        hours_from_now(func.coalesce(listed.hours, usual)),
+        listed.hours,
+        func.string_to_array(listed.tags, TAG_SEPARATOR),
+    ).order_by(listed.domain)
+    new = insert(DOMAINS).from_select(list(COLUMNS), rows)
+    has_scheme = new.excluded.base_url.contains("://", autoescape=True)
+    # A site that has more tags already keeps them.
+    may_have = func.greatest(MAX_TAGS, func.cardinality(Domain.tags))
+    return new.on_conflict_do_update(
+        index_elements=[Domain.domain],
+        set_=watched_again(new, usual)
+        | {
+            # As when a site is added: only an address with a scheme replaces the stored one.
+            "base_url": case(
+                (has_scheme, base_url_unless_watched_by_another(new)), else_=Domain.base_url
+            ),
+            "tags": ALL_TAGS,
+        },
+        where=func.cardinality(ALL_TAGS) <= may_have,
+    ).returning(Domain.id, Domain.domain, Domain.max_pages, IS_NEW.label("is_new"))
+
+
+WATCH = _watch_statement()
+
+
+async def watch_domains(
+    session: AsyncSession,
+    sites: Sequence[ImportedSite],
+    *,
+    created_by: UUID,
+    default_interval_hours: float,
+) -> list[WatchedSite]:
+    """Watch these sites, each of which has another domain; known ones keep the tags they have.
+
+    Sites that would have more tags than allowed are left as they are, and are not returned.
+    """
+    sites = [site for site in sites if len(site.tags) <= MAX_TAGS]
+    parameters = {
+        "p_domain": [site.address.domain for site in sites],
+        "p_base_url": [base_url_of(site.address) for site in sites],
+        "p_hours": [site.scan_interval_hours for site in sites],
+        "p_tags": [TAG_SEPARATOR.join(site.tags) for site in sites],
+        "p_created_by": created_by,
+        "p_default_hours": default_interval_hours,
+    }
+    return [WatchedSite(*row) for row in await session.execute(WATCH, parameters)]
+
+
+ROWS_PER_BATCH = 20_000
+JOBS_PER_BATCH = 1_000
+
+
+async def prune_deleted_domains(session: AsyncSession) -> int:
+    """Remove a batch of the rows of one deleted site; the site itself when it has no others.
+
+    The lock leaves each site to one process. A deleted site never comes back: the same host, added
+    again, is another site.
+    """
+    deleted = select(Domain.id).where(Domain.deleted_at.is_not(None)).limit(1)
+    statement = deleted.with_for_update(skip_locked=True)
+    domain_id = (await session.execute(statement)).scalar()
+    if domain_id is None:
+        return 0
+    for model, condition in _rows_of(domain_id):
+        if removed := await delete_rows(session, model, condition, ROWS_PER_BATCH):
+            return removed
+    if detached := await _detach_jobs(session, domain_id):
+        return detached
+    await session.execute(delete(Domain).where(Domain.id == domain_id))
+    return 1
+
+
+def _rows_of(domain_id: UUID) -> list[tuple[type[Base], ColumnElement[bool]]]:
+    """The tables that grow with a site, those that refer to others first."""
+    documents = select(Sitemap.id).where(Sitemap.domain_id == domain_id)
+    scans = select(Scan.id).where(Scan.domain_id == domain_id)
+    return [
+        (SitemapUrl, SitemapUrl.sitemap_id.in_(documents)),
+        (UrlChange, UrlChange.scan_id.in_(scans)),
+        (FeedEvent, FeedEvent.scan_id.in_(scans)),
+        (SitemapScan, SitemapScan.scan_id.in_(scans)),
+        (SitemapLink, SitemapLink.parent_id.in_(documents)),
+        (Sitemap, Sitemap.domain_id == domain_id),
+        (Scan, Scan.domain_id == domain_id),
+        (Candidate, Candidate.domain_id == domain_id),
+        (RobotsFile, RobotsFile.domain_id == domain_id),
+    ]
+
+
+async def _detach_jobs(session: AsyncSession, domain_id: UUID) -> int:
+    """Detach the jobs of a deleted site, which outlive it; `result_data` keeps its name."""
+    batch = select(Job.id).where(Job.domain_id == domain_id).limit(JOBS_PER_BATCH).cte("batch")
+    detached = await session.execute(
+        update(Job)
+        .where(Job.id == batch.c.id)
+        .values(domain_id=None)
+        .returning(Job.id)
+        .execution_options(synchronize_session=False)
+    )
+    return len(detached.all())
+
+
+def has_tag(tag: Any) -> ColumnElement[bool]:
+    """SQL condition: a site has a tag; through an index if few sites have it."""
+    return Domain.tags.contains(cast(array([tag]), PG_ARRAY(Text())))
+
+
+def tagged_domains(tag: Any) -> Select[UUID]:
+    """The ids of the sites that have a tag."""
+    return select(Domain.id).where(Domain.deleted_at.is_(None), has_tag(tag))
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateView:
+    """A place and what was found there by the last scan that looked."""
+
+    url: str
+    method: str
+    verdict: str
+    reason: str | None
+    type: str | None
+    http_status: int | None
+    scan_id: int
+    checked_at: datetime
+
+
+async def list_candidates(
+    session: AsyncSession,
+    domain_id: UUID,
+    *,
+    verdict: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Page[CandidateView]:
+    """The candidates of a site, in the order of their hash."""
+    scope = CursorScope("candidates", (domain_id, verdict))
+    after = scope.read(cursor, bigint_key)
+    size = page_size(limit)
+    statement = select_view(CandidateView, Candidate).where(Candidate.domain_id == domain_id)
+    if verdict is not None:
+        statement = statement.where(Candidate.verdict == verdict)
+    if after is not None:
+        statement = statement.where(Candidate.url_hash > after)
+    statement = statement.add_columns(Candidate.url_hash).order_by(Candidate.url_hash)
+    return await read_page(
+        session,
+        statement,
+        size,
+        lambda *row: CandidateView(*row[:-1]),
+        lambda row: scope.write(row.url_hash),
+    )
+
+
+class DomainState(StrEnum):
+    """Which sites to show; `attention`: a failed or partial last scan, or held removals."""
+
+    WATCHED = "watched"
+    PAUSED = "paused"
+    FAILING = "failing"
+    ATTENTION = "attention"
+
+
+@dataclass(frozen=True, slots=True)
+class DomainView:
+    """A site as others see it. Its counters are as of its last published scan.
+
+    `missing_count` of the listed URLs are missing from their sitemaps without proof of removal.
+    """
+
+    id: UUID
+    domain: str
+    origin: str | None
+    base_url: str
+    watched: bool
+    paused: bool
+    scan_interval_hours: float | None
+    next_scan_at: datetime | None
+    max_pages: int | None
+    last_scan_at: datetime | None
+    last_scan_status: LastScanStatus | None
+    last_error_code: str | None
+    failures_in_a_row: int
+    url_count: int
+    distinct_url_count: int
+    sitemap_count: int
+    missing_count: int
+    removals_held_since: datetime | None
+    last_published_seq: int | None
+    tags: list[str]
+    created_by: UUID
+    created_at: datetime
+    updated_at: datetime
+
+
+async def find_domain_view(session: AsyncSession, name: str) -> DomainView:
+    """The site that a person names, with or without scheme and `www.`."""
+    domain = await find_domain(session, parse_site(name).domain)
+    if domain is None:
+        raise DomainNotFound
+    return domain_view(domain)
+
+
+async def find_creator(session: AsyncSession, domain: DomainView) -> str | None:
+    """The name of the user who created a site; None if there is no such user any more."""
+    user = await session.get(User, domain.created_by)
+    return user.name if user is not None else None
+
+
+async def list_domains(
+    session: AsyncSession,
+    *,
+    watched: bool | None = None,
+    state: DomainState | None = None,
+    contains: str | None = None,
+    tag: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Page[DomainView]:
+    """Sites by name; `contains` is a part of the host."""
+    scope = CursorScope("domains", (watched, state and state.value, contains, tag))
+    after = scope.read(cursor, text_key)
+    size = page_size(limit)
+    statement = select_view(DomainView, Domain).where(Domain.deleted_at.is_(None))
+    if watched is not None:
+        statement = statement.where(Domain.watched.is_(watched))
+    if state is not None:
+        statement = statement.where(_in_state(state))
+    if contains:
+        statement = statement.where(func.strpos(Domain.domain, contains.lower()) > 0)
+    if tag is not None:
+        statement = statement.where(has_tag(tag))
+    if after is not None:
+        statement = statement.where(Domain.domain > after)
+    statement = statement.order_by(Domain.domain)
+    return await read_page(
+        session, statement, size, DomainView, lambda row: scope.write(row.domain)
+    )
+
+
+def domain_view(domain: Domain) -> DomainView:
+    """The view of a row that was already read."""
+    return DomainView(*(getattr(domain, field.name) for field in fields(DomainView)))
+
+
+def _in_state(state: DomainState) -> ColumnElement[bool]:
+    """SQL condition: a site is in a state that the list is filtered by."""
+    match state:
+        case DomainState.WATCHED:
+            return Domain.watched & ~Domain.paused
+        case DomainState.PAUSED:
+            return Domain.watched & Domain.paused
+        case DomainState.FAILING:
+            return Domain.last_scan_status == LastScanStatus.FAILED
+        case DomainState.ATTENTION:
+            troubled = Domain.last_scan_status.in_([LastScanStatus.FAILED, LastScanStatus.PARTIAL])
+            return troubled | (Domain.missing_count > 0)
+        case _:
+            assert_never(state)

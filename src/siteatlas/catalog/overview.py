@@ -1,0 +1,178 @@
+"""What the overview shows: totals of all sites, latest changes, sites in trouble.
+
+Totals come from the counters of domains and scans; no statement reads URL rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from sqlalchemy import Text, cast, false, func, literal_column, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.catalog.publications import newest_unexamined_number
+from siteatlas.storage.models import (
+    Domain,
+    FeedHead,
+    Job,
+    JobStatus,
+    LastScanStatus,
+    Scan,
+    ScanState,
+)
+from siteatlas.storage.session import Reader
+
+
+class Activity(NamedTuple):
+    """The head of the feed, the newest job, and the jobs that run, by their last update."""
+
+    feed_seq: int
+    newest_job: int
+    running: int
+    updated: float
+
+    @property
+    def mark(self) -> str:
+        """The activity as one word."""
+        return "-".join(f"{part:g}" if isinstance(part, float) else str(part) for part in self)
+
+
+_RUNNING = (Job.status == JobStatus.PROCESSING,)
+READ_ACTIVITY = select(
+    func.coalesce(select(FeedHead.seq).scalar_subquery(), 0),
+    func.coalesce(select(func.max(Job.id)).scalar_subquery(), 0),
+    select(func.count()).select_from(Job).where(*_RUNNING).scalar_subquery(),
+    func.coalesce(
+        select(func.extract("epoch", func.max(Job.updated_at))).where(*_RUNNING).scalar_subquery(),
+        0,
+    ),
+)
+
+
+async def read_activity(session: Reader) -> Activity:
+    """The activity at this moment; touches the rows of running jobs only."""
+    seq, newest, running, updated = (await session.execute(READ_ACTIVITY)).one()
+    return Activity(int(seq), int(newest), int(running), float(updated))
+
+
+ATTENTION_ROWS = 8
+LATEST_ROWS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counters of all sites together."""
+
+    domains: int
+    watched: int
+    urls: int
+    sitemaps: int
+    missing_urls: int
+    failing: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedScan:
+    """A scan that changed something, as the lists of latest changes show it."""
+
+    id: int
+    domain: str
+    finished_at: datetime
+    published_seq: int
+    change_counts: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TroubledDomain:
+    """A site that needs attention, and why."""
+
+    domain: str
+    last_scan_status: LastScanStatus | None
+    last_error_code: str | None
+    failures_in_a_row: int
+    missing_count: int
+    last_scan_at: datetime | None
+    reasons: list[str]
+
+
+async def totals(session: AsyncSession) -> Totals:
+    """Counters of all sites, from their rows."""
+    failing = Domain.last_scan_status == LastScanStatus.FAILED
+    statement = select(
+        func.count(),
+        func.count().filter(Domain.watched),
+        func.coalesce(func.sum(Domain.url_count), 0),
+        func.coalesce(func.sum(Domain.sitemap_count), 0),
+        func.coalesce(func.sum(Domain.missing_count), 0),
+        func.count().filter(failing),
+    ).where(Domain.deleted_at.is_(None))
+    return Totals(*(int(value) for value in (await session.execute(statement)).one()))
+
+
+async def has_history(session: AsyncSession) -> bool:
+    """Whether the first scan that is kept began more than a day ago."""
+    first = select(Scan.started_at).order_by(Scan.id).limit(1).scalar_subquery()
+    statement = select(func.coalesce(first < func.now() - timedelta(days=1), false()))
+    return bool((await session.execute(statement)).scalar_one())
+
+
+async def latest_scans_with_changes(
+    session: AsyncSession, limit: int = LATEST_ROWS
+) -> list[PublishedScan]:
+    """The latest scans that changed something, among the newest."""
+    older = await session.scalar(newest_unexamined_number())
+    statement = (
+        select(Scan.id, Domain.domain, Scan.finished_at, Scan.published_seq, Scan.change_counts)
+        .join(Domain, Domain.id == Scan.domain_id)
+        .where(
+            Scan.published_seq > (older or 0),
+            Domain.deleted_at.is_(None),
+            func.coalesce(cast(Scan.change_counts, Text), "{}") != "{}",
+        )
+        .order_by(Scan.published_seq.desc())
+        .limit(limit)
+    )
+    rows: Sequence[Any] = (await session.execute(statement)).all()
+    return [PublishedScan(*row) for row in rows]
+
+
+async def domains_in_trouble(
+    session: AsyncSession, limit: int = ATTENTION_ROWS
+) -> list[TroubledDomain]:
+    """Sites whose last scan failed or is partial, or whose removals are held."""
+    statement = (
+        select(
+            Domain.domain,
+            Domain.last_scan_status,
+            Domain.last_error_code,
+            Domain.failures_in_a_row,
+            Domain.missing_count,
+            Domain.last_scan_at,
+            func.coalesce(_last_reasons(), literal_column("'[]'::jsonb")),
+        )
+        .where(
+            Domain.deleted_at.is_(None),
+            or_(
+                Domain.last_scan_status.in_([LastScanStatus.FAILED, LastScanStatus.PARTIAL]),
+                Domain.missing_count > 0,
+            ),
+        )
+        .order_by(Domain.failures_in_a_row.desc(), Domain.last_scan_at.desc().nulls_last())
+        .limit(limit)
+    )
+    return [TroubledDomain(*row) for row in await session.execute(statement)]
+
+
+def _last_reasons() -> Any:
+    """Why the last scan of a site is partial."""
+    return (
+        select(Scan.reasons)
+        .where(Scan.domain_id == Domain.id, Scan.state == ScanState.PUBLISHED)
+        .order_by(Scan.id.desc())
+        .limit(1)
+        .correlate(Domain)
+        .scalar_subquery()
+    )

@@ -1,0 +1,293 @@
+"""Write statements for problems: found by a read of a document, or resolved."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, assert_never, cast
+from uuid import UUID
+
+from sqlalchemy import (
+    ARRAY,
+    Select,
+    Text,
+    Uuid,
+    any_,
+    bindparam,
+    exists,
+    func,
+    literal,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.catalog.paging import CursorScope, Page, page_size, read_page, select_view
+from siteatlas.scanner.events import ProblemSample
+from siteatlas.scanner.problem_codes import meaning_of_problem
+from siteatlas.storage.models import Domain, DomainProblem, Sitemap
+from siteatlas.storage.schema import DOMAIN_PROBLEMS, SITEMAPS
+
+
+@dataclass(frozen=True, slots=True)
+class FoundProblem:
+    """One kind of problem in one document, with samples as they are stored."""
+
+    sitemap_id: UUID
+    code: str
+    count: int
+    samples: list[dict[str, Any]]
+
+
+def _record_statement() -> Any:
+    """The upsert of one problem; its domain is taken from the stored document."""
+    scan = bindparam("of_scan", type_=DOMAIN_PROBLEMS.c.last_scan_id.type)
+    row = select(
+        SITEMAPS.c.id,
+        bindparam("of_code", type_=Text()),
+        SITEMAPS.c.domain_id,
+        bindparam("found", type_=DOMAIN_PROBLEMS.c.count.type),
+        bindparam("shown", type_=DOMAIN_PROBLEMS.c.samples.type),
+        scan,
+        scan,
+    ).where(SITEMAPS.c.id == bindparam("of_sitemap", type_=Uuid()))
+    names = ["sitemap_id", "code", "domain_id", "count", "samples", "first_scan_id", "last_scan_id"]
+    statement = insert(DOMAIN_PROBLEMS).from_select(names, row)
+    new = statement.excluded
+    return statement.on_conflict_do_update(
+        index_elements=[DOMAIN_PROBLEMS.c.sitemap_id, DOMAIN_PROBLEMS.c.code],
+        set_={
+            "count": new.count,
+            "samples": new.samples,
+            "last_scan_id": new.last_scan_id,
+            "last_seen_at": func.now(),
+            "resolved_at": None,
+        },
+    )
+
+
+def _resolve_statement() -> Any:
+    """The UPDATE that resolves problems that completely read documents no longer have."""
+    pairs = func.unnest(
+        bindparam("sitemap_ids", type_=ARRAY(Uuid())), bindparam("codes", type_=ARRAY(Text()))
+    )
+    found = pairs.table_valued("sitemap_id", "code", name="found").render_derived()
+    still_there = exists().where(
+        found.c.sitemap_id == DOMAIN_PROBLEMS.c.sitemap_id, found.c.code == DOMAIN_PROBLEMS.c.code
+    )
+    return (
+        update(DOMAIN_PROBLEMS)
+        .where(
+            DOMAIN_PROBLEMS.c.sitemap_id == any_(bindparam("read_ids", type_=ARRAY(Uuid()))),
+            DOMAIN_PROBLEMS.c.resolved_at.is_(None),
+            ~still_there,
+        )
+        .values(resolved_at=func.now())
+    )
+
+
+# Statements of every scan are made once: making one costs as much as running it.
+RECORD = _record_statement()
+RESOLVE = _resolve_statement()
+
+
+async def record_problems(
+    session: AsyncSession,
+    scan_id: int,
+    problems: Sequence[FoundProblem],
+    read_completely: Collection[UUID],
+) -> None:
+    """Store the problems found; resolve those that `read_completely` documents no longer have."""
+    ordered = sorted(problems, key=lambda problem: (problem.sitemap_id, problem.code))
+    if ordered:
+        await session.execute(RECORD, [_values(problem, scan_id) for problem in ordered])
+    if read_completely:
+        values = {
+            "read_ids": sorted(read_completely),
+            "sitemap_ids": [problem.sitemap_id for problem in ordered],
+            "codes": [problem.code for problem in ordered],
+        }
+        await session.execute(RESOLVE, values)
+
+
+def _values(problem: FoundProblem, scan_id: int) -> dict[str, Any]:
+    """The parameters of the statement that records a problem."""
+    return {
+        "of_sitemap": problem.sitemap_id,
+        "of_code": problem.code,
+        "found": problem.count,
+        "shown": problem.samples,
+        "of_scan": scan_id,
+    }
+
+
+SITES_SHOWN = 5
+KEPT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemTotal:
+    """One kind of problem: how often it was found, in how many documents of how many sites."""
+
+    code: str
+    meaning: str | None
+    count: int
+    documents: int
+    domains: int
+    since: datetime
+    largest: list[str]
+
+
+class ProblemTotals:
+    """Current problems by code, counted once a minute: it means reading all of them.
+
+    The caller sees to it that `read` runs once at a time.
+    """
+
+    def __init__(self) -> None:
+        self._totals: list[ProblemTotal] = []
+        self._good_until = 0.0
+
+    async def read(self, session: AsyncSession) -> list[ProblemTotal]:
+        """The totals, at most a minute old."""
+        if time.monotonic() >= self._good_until:
+            self._totals = await _total_problems(session)
+            self._good_until = time.monotonic() + KEPT_SECONDS
+        return self._totals
+
+
+async def _total_problems(session: AsyncSession) -> list[ProblemTotal]:
+    """Current problems by code, the most widespread first, with the sites that have most."""
+    ranked = (
+        select(
+            DomainProblem.code,
+            Domain.domain,
+            func.sum(DomainProblem.count).label("count"),
+            func.count().label("documents"),
+            func.min(DomainProblem.first_seen_at).label("since"),
+        )
+        .join(Domain, Domain.id == DomainProblem.domain_id)
+        .where(DomainProblem.resolved_at.is_(None), Domain.deleted_at.is_(None))
+        .group_by(DomainProblem.code, Domain.domain)
+        .subquery("ranked")
+    )
+    largest = func.array_agg(
+        aggregate_order_by(ranked.c.domain, ranked.c.count.desc(), ranked.c.domain)
+    )
+    statement = (
+        select(
+            ranked.c.code,
+            func.sum(ranked.c.count),
+            func.sum(ranked.c.documents),
+            func.count(),
+            func.min(ranked.c.since),
+            largest[1:SITES_SHOWN],
+        )
+        .group_by(ranked.c.code)
+        .order_by(func.count().desc(), ranked.c.code)
+    )
+    rows = (await session.execute(statement)).all()
+    return [
+        ProblemTotal(
+            row[0], meaning_of_problem(row[0]), int(row[1]), int(row[2]), row[3], row[4], row[5]
+        )
+        for row in rows
+    ]
+
+
+class ProblemState(StrEnum):
+    """Which problems to show: current problems, resolved problems, or all."""
+
+    CURRENT = "current"
+    RESOLVED = "resolved"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemView:
+    """One kind of problem in one document; `sitemap` is the URL of the document."""
+
+    code: str
+    meaning: str | None
+    sitemap: str
+    sitemap_id: UUID
+    count: int
+    samples: list[ProblemSample]
+    first_scan_id: int
+    last_scan_id: int
+    first_seen_at: datetime
+    last_seen_at: datetime
+    resolved_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemFilter:
+    """What to show; `sitemap` is the URL of a document."""
+
+    code: str | None = None
+    sitemap: str | None = None
+    state: ProblemState = ProblemState.CURRENT
+
+
+async def list_problems(
+    session: AsyncSession,
+    domain_id: UUID,
+    wanted: ProblemFilter = ProblemFilter(),
+    *,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Page[ProblemView]:
+    """The problems of a site in the order of (code, sitemap)."""
+    filters = (domain_id, wanted.code, wanted.sitemap, wanted.state.value)
+    scope = CursorScope("problems", filters)
+    after = scope.read(cursor, _parse_problem_position)
+    size = page_size(limit)
+    statement = _select_problems(domain_id, wanted)
+    if after is not None:
+        statement = statement.where(
+            tuple_(DomainProblem.code, DomainProblem.sitemap_id) > tuple_(*map(literal, after))
+        )
+    statement = statement.order_by(DomainProblem.code, DomainProblem.sitemap_id)
+    return await read_page(
+        session, statement, size, _view, lambda row: scope.write(row.code, row.sitemap_id)
+    )
+
+
+def _parse_problem_position(parts: Sequence[str]) -> tuple[str, UUID]:
+    """The position in the list of problems, from the parts of a pagination cursor."""
+    code, sitemap_id = parts
+    return code, UUID(sitemap_id)
+
+
+def _select_problems(domain_id: UUID, wanted: ProblemFilter) -> Select[*tuple[Any, ...]]:
+    """The read statement for the problems of a site that match the filter."""
+    statement = (
+        select_view(ProblemView, DomainProblem, meaning=DomainProblem.code, sitemap=Sitemap.url)
+        .join(Sitemap, Sitemap.id == DomainProblem.sitemap_id)
+        .where(DomainProblem.domain_id == domain_id)
+    )
+    if wanted.code is not None:
+        statement = statement.where(DomainProblem.code == wanted.code)
+    if wanted.sitemap is not None:
+        statement = statement.where(Sitemap.url == wanted.sitemap)
+    match wanted.state:
+        case ProblemState.CURRENT:
+            return statement.where(DomainProblem.resolved_at.is_(None))
+        case ProblemState.RESOLVED:
+            return statement.where(DomainProblem.resolved_at.is_not(None))
+        case ProblemState.ALL:
+            return statement
+        case _:
+            assert_never(wanted.state)
+
+
+def _view(*row: Any) -> ProblemView:
+    """The view of a row; it has the code where the meaning goes, and samples as they are stored."""
+    view = ProblemView(*row)
+    samples = [ProblemSample(**sample) for sample in cast("list[dict[str, Any]]", view.samples)]
+    return replace(view, meaning=meaning_of_problem(view.code), samples=samples)

@@ -1,0 +1,805 @@
+"""Write statements for scans: open or continue, publish, or record a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    Double,
+    Update,
+    Uuid,
+    and_,
+    any_,
+    bindparam,
+    case,
+    delete,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    true,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.catalog.domains import DEFAULT_INTERVAL_HOURS, hours_from_now
+from siteatlas.catalog.paging import (
+    CursorScope,
+    Page,
+    bigint_key,
+    page_size,
+    read_page,
+    select_view,
+)
+from siteatlas.catalog.sitemaps import DONE, INDEX, READ, DocumentRead, stored_url_count
+from siteatlas.catalog.url_changes import leftover_scans, split_moves
+from siteatlas.errors import DatabaseBusy, JobCancelled, LeaseLost
+from siteatlas.storage.models import (
+    Job,
+    LastScanStatus,
+    Scan,
+    ScanScope,
+    ScanState,
+    Sitemap,
+    SitemapScan,
+    SitemapScanState,
+    SitemapStatus,
+)
+from siteatlas.storage.schema import DOMAINS, JOBS, SCANS, SITEMAP_SCANS, SITEMAPS, URL_CHANGES
+
+NOT_ASKED = "not_asked"
+# Rows of one statement; what is left over by a scan of an older version, retention removes.
+MAX_CLOSED = 20_000
+
+NEVER_ASKED = (SITEMAPS.c.status == SitemapStatus.PENDING) & SITEMAPS.c.type.is_(None)
+PENDING = (SITEMAP_SCANS.c.scan_id == bindparam("scan")) & (
+    SITEMAP_SCANS.c.state == SitemapScanState.PENDING
+)
+
+
+def _pending_sitemap_ids() -> Any:
+    """The sitemaps that a scan leaves pending, as a subquery of the statements that close it."""
+    return (
+        select(SITEMAP_SCANS.c.sitemap_id)
+        .join(SITEMAPS, SITEMAPS.c.id == SITEMAP_SCANS.c.sitemap_id)
+        .where(PENDING)
+        .limit(MAX_CLOSED)
+    )
+
+
+ANY_PENDING = select(select(SITEMAP_SCANS.c.scan_id).where(PENDING).exists())
+BREAK_OFF = (
+    update(SITEMAP_SCANS)
+    .where(PENDING, SITEMAP_SCANS.c.http_status.is_not(None))
+    .values(
+        state=SitemapScanState.CUT,
+        error_code=bindparam("code"),
+        finished_at=func.now(),
+        url_count=stored_url_count(SITEMAP_SCANS.c.sitemap_id),
+    )
+    .returning(SITEMAP_SCANS.c.sitemap_id)
+)
+COUNT_BROKEN_OFF = (
+    update(SITEMAPS)
+    .where(SITEMAPS.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
+    .values(
+        status=SitemapStatus.FAILED,
+        error_code=bindparam("code"),
+        last_read_at=func.now(),
+        url_count=stored_url_count(SITEMAPS.c.id),
+    )
+)
+REMOVE_NEVER_ASKED = delete(SITEMAPS).where(
+    SITEMAPS.c.id.in_(_pending_sitemap_ids().where(NEVER_ASKED))
+)
+CLOSE_UNASKED = (
+    update(SITEMAP_SCANS)
+    .where(PENDING, SITEMAP_SCANS.c.sitemap_id.in_(_pending_sitemap_ids().where(~NEVER_ASKED)))
+    .values(state=SitemapScanState.UNREAD, error_code=NOT_ASKED, finished_at=func.now())
+)
+
+
+async def close_unfinished(session: AsyncSession, scan_id: int, code: str | None) -> None:
+    """Close the unfinished documents of a scan that ends; `code` is the reason."""
+    if not await session.scalar(ANY_PENDING, {"scan": scan_id}):
+        return
+    opened = await session.execute(BREAK_OFF, {"scan": scan_id, "code": code})
+    ids = list(opened.scalars())
+    if ids:
+        await session.execute(COUNT_BROKEN_OFF, {"ids": ids, "code": code})
+    await session.execute(REMOVE_NEVER_ASKED, {"scan": scan_id})
+    await session.execute(CLOSE_UNASKED, {"scan": scan_id})
+
+
+# Statements of every scan are made once: making one costs as much as running it.
+_OF_JOB = select(
+    JOBS.c.id,
+    JOBS.c.job_id,
+    bindparam("of_domain", type_=SCANS.c.domain_id.type),
+    JOBS.c.created_by,
+    bindparam("page_limit", type_=SCANS.c.max_pages.type),
+    bindparam("scan_scope", type_=SCANS.c.scope.type),
+).where(JOBS.c.id == bindparam("of_job"))
+OPEN_NEW = (
+    insert(SCANS)
+    .from_select(["job_id", "job_uuid", "domain_id", "created_by", "max_pages", "scope"], _OF_JOB)
+    .on_conflict_do_nothing(index_elements=[SCANS.c.job_id])
+    .returning(SCANS.c.id)
+)
+PUBLISH = (
+    update(SCANS)
+    .where(SCANS.c.id == bindparam("of_scan"))
+    .values(
+        state=ScanState.PUBLISHED,
+        scope=bindparam("its_scope", type_=SCANS.c.scope.type),
+        partial=bindparam("is_partial", type_=SCANS.c.partial.type),
+        reasons=bindparam("why", type_=SCANS.c.reasons.type),
+        sitemap_count=bindparam("read_sitemaps"),
+        read_url_count=bindparam("read_urls"),
+        url_count=bindparam("urls"),
+        distinct_url_count=bindparam("distinct_urls"),
+        change_counts=bindparam("changes", type_=SCANS.c.change_counts.type),
+        removal_decision=null(),
+    )
+    .returning(SCANS.c.domain_id)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanCounts:
+    """Documents and URLs of a site, or of a scan, counted from rows."""
+
+    sitemaps: int
+    urls: int
+    distinct_urls: int
+
+
+async def open_scan(
+    session: AsyncSession,
+    *,
+    job_id: int,
+    domain_id: UUID,
+    max_pages: int | None,
+    scope: ScanScope = ScanScope.FULL,
+) -> tuple[int, bool]:
+    """The scan of a job and whether an earlier attempt left work to continue.
+
+    One that had ended (its job was retried) starts over. Whether the job is still ours is for the
+    caller to ask, at the end of the transaction: a lock on the job would stop its heartbeat.
+    """
+    values = {
+        "of_job": job_id,
+        "of_domain": domain_id,
+        "page_limit": max_pages,
+        "scan_scope": scope,
+    }
+    scan_id = (await session.execute(OPEN_NEW, values)).scalar()
+    return (scan_id, False) if scan_id is not None else await continue_scan(session, job_id, scope)
+
+
+async def continue_scan(
+    session: AsyncSession, job_id: int, scope: ScanScope = ScanScope.FULL
+) -> tuple[int, bool]:
+    """The scan that an earlier attempt opened, and whether that left work to continue."""
+    statement = select(Scan.id, Scan.state, Scan.scope).where(Scan.job_id == job_id)
+    scan = (await session.execute(statement)).one_or_none()
+    if scan is None:
+        raise LeaseLost  # the job is gone
+    if scan.state == ScanState.RUNNING:
+        if scan.scope != scope:
+            await _change_scope(session, scan.id, scan.scope, scope)
+        return scan.id, True
+    await _start_over(session, scan.id, scope)
+    return scan.id, False
+
+
+async def _change_scope(
+    session: AsyncSession, scan_id: int, before: ScanScope, scope: ScanScope
+) -> None:
+    """Continue a scan with another scope, since its job was extended.
+
+    Nothing is known of the children that a filter left out, so the indexes are read again.
+    """
+    await session.execute(update(Scan).where(Scan.id == scan_id).values(scope=scope))
+    if before == ScanScope.FILTERED:
+        is_index = (Sitemap.id == SitemapScan.sitemap_id) & (Sitemap.type == INDEX)
+        index = select(Sitemap.id).where(is_index).exists()
+        await session.execute(_reset_documents(scan_id).where(index))
+
+
+async def _start_over(session: AsyncSession, scan_id: int, scope: ScanScope) -> None:
+    """Reset an existing scan and its `sitemap_scans` rows, to read the site from the beginning.
+
+    Its changes stay, but what has moved may move again.
+    """
+    restarted = await session.execute(
+        update(Scan)
+        .where(Scan.id == scan_id)
+        .values(
+            state=ScanState.RUNNING,
+            scope=scope,
+            partial=False,
+            reasons=[],
+            error_code=None,
+            removal_decision=None,
+            started_at=func.now(),
+            finished_at=None,
+        )
+        .returning(Scan.id)
+        .execution_options(synchronize_session=False)
+    )
+    if restarted.scalar() is None:
+        raise DatabaseBusy  # retention removed it meanwhile; the next try opens a new one
+    await session.execute(_reset_documents(scan_id))
+    while await split_moves(session, scan_id):
+        pass
+
+
+def _reset_documents(scan_id: int) -> Update:
+    """The statement that puts documents of a scan back on its frontier."""
+    return (
+        update(SitemapScan)
+        .where(SitemapScan.scan_id == scan_id)
+        .values(state=SitemapScanState.PENDING, error_code=None, http_status=None)
+        .execution_options(synchronize_session=False)
+    )
+
+
+async def end_scan(
+    session: AsyncSession, job_id: int, state: ScanState, error_code: str | None
+) -> None:
+    """Record that the running scan of a job ended without being published; close its rows."""
+    document = select(Job.job_metadata["document"].astext).where(Job.id == job_id)
+    single = document.scalar_subquery().is_not(None)
+    ended = await session.execute(
+        update(Scan)
+        .where(Scan.job_id == job_id, Scan.state == ScanState.RUNNING)
+        .values(
+            state=state,
+            scope=case((single, ScanScope.DOCUMENT.value), else_=Scan.scope),
+            error_code=error_code,
+            finished_at=func.now(),
+        )
+        .returning(Scan.id)
+        .execution_options(synchronize_session=False)
+    )
+    scan_id = ended.scalar()
+    if scan_id is not None:
+        await close_unfinished(session, scan_id, error_code or JobCancelled.code)
+
+
+async def scanned_domain(session: AsyncSession, job_id: int) -> UUID | None:
+    """The site that a job has begun to scan."""
+    return await session.scalar(select(Scan.domain_id).where(Scan.job_id == job_id))
+
+
+# Statements of every scan are made once: making one costs as much as running it.
+COUNTS = (
+    func.count()
+    .filter(
+        or_(SITEMAPS.c.status == SitemapStatus.COMPLETED, SITEMAPS.c.url_count > 0),
+        SITEMAPS.c.gone_at.is_(None),
+    )
+    .label("sitemaps"),
+    func.coalesce(func.sum(SITEMAPS.c.url_count), 0).label("urls"),
+)
+COUNT_DOMAIN = select(*COUNTS).where(SITEMAPS.c.domain_id == bindparam("domain"))
+RECORDED_COUNTS = select(
+    DOMAINS.c.sitemap_count, DOMAINS.c.url_count, DOMAINS.c.distinct_url_count
+).where(DOMAINS.c.id == bindparam("of_domain"))
+_CHANGE = update(DOMAINS).where(DOMAINS.c.id == bindparam("of_domain"))
+# A change of the origin is recorded with the scan that reports it.
+RECORD_FIRST_ORIGIN = _CHANGE.where(DOMAINS.c.origin.is_(None)).values(
+    origin=bindparam("answered_at")
+)
+RECORD_COUNTS = _CHANGE.values(
+    sitemap_count=bindparam("sitemaps"),
+    url_count=bindparam("urls"),
+    distinct_url_count=bindparam("distinct_urls"),
+    updated_at=func.now(),
+)
+CORRECT_COUNTS = RECORD_COUNTS.where(
+    DOMAINS.c.sitemap_count == bindparam("old_sitemaps"),
+    DOMAINS.c.url_count == bindparam("old_urls"),
+    DOMAINS.c.distinct_url_count == bindparam("old_distinct_urls"),
+)
+_STOPPED_AT = bindparam("stopped_at", type_=DOMAINS.c.max_pages.type)
+_COUNTS_AS_SCHEDULED = (
+    DOMAINS.c.watched
+    & bindparam("reschedules", type_=Boolean())
+    # NULL if the site has no limit, or the scan reached none; only the latter moves the next scan.
+    & func.coalesce(DOMAINS.c.max_pages <= _STOPPED_AT, _STOPPED_AT.is_(None))
+)
+_INTERVAL_HOURS = func.coalesce(
+    DOMAINS.c.scan_interval_hours, bindparam("default_interval_hours", type_=Double())
+)
+RECORD_SUCCESS = RECORD_COUNTS.values(
+    last_scan_at=func.now(),
+    last_scan_status=bindparam("ended"),
+    last_error_code=None,
+    failures_in_a_row=0,
+    origin=func.coalesce(bindparam("answered_at", type_=DOMAINS.c.origin.type), DOMAINS.c.origin),
+    next_scan_at=case(
+        (_COUNTS_AS_SCHEDULED, hours_from_now(_INTERVAL_HOURS)), else_=DOMAINS.c.next_scan_at
+    ),
+)
+_HELD = bindparam("held", type_=DOMAINS.c.missing_count.type)
+_REMOVALS = {
+    "missing_count": _HELD,
+    "removals_held_since": case(
+        (_HELD > 0, func.coalesce(DOMAINS.c.removals_held_since, func.now())), else_=null()
+    ),
+    "baseline_scan_id": func.coalesce(
+        DOMAINS.c.baseline_scan_id,
+        bindparam("baseline", type_=DOMAINS.c.baseline_scan_id.type),
+    ),
+}
+# Joined, so that the row of the scan is written, and locked, before that of its site.
+_PUBLISHED = PUBLISH.cte("published")
+_OF_PUBLISHED = DOMAINS.c.id == _PUBLISHED.c.domain_id
+PUBLISH_AND_RECORD_COUNTS = RECORD_COUNTS.where(_OF_PUBLISHED).values(**_REMOVALS)
+PUBLISH_AND_RECORD_SUCCESS = (
+    RECORD_SUCCESS.where(_OF_PUBLISHED).values(**_REMOVALS).returning(_COUNTS_AS_SCHEDULED)
+)
+RECORD_FAILURE = _CHANGE.values(
+    last_scan_at=func.now(),
+    last_scan_status=LastScanStatus.FAILED,
+    last_error_code=bindparam("code"),
+    failures_in_a_row=DOMAINS.c.failures_in_a_row + 1,
+    updated_at=func.now(),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What a scan found, and what its site lists from now on.
+
+    `read` is what the scan read, `stored` what the site has. `reasons` say why the scan is partial,
+    if it is. `held` is the number of held removals. `is_baseline`: it is the first complete one.
+    """
+
+    scan_id: int
+    scope: ScanScope
+    read: ScanCounts
+    stored: ScanCounts
+    reasons: list[str]
+    changes: dict[str, int]
+    held: int = 0
+    is_baseline: bool = False
+    origin: str | None = None
+
+    def values(self) -> dict[str, Any]:
+        """The values of `PUBLISH` and of the statement around it."""
+        return {
+            "of_scan": self.scan_id,
+            "its_scope": self.scope,
+            "is_partial": bool(self.reasons),
+            "why": self.reasons,
+            "read_sitemaps": self.read.sitemaps,
+            "read_urls": self.read.urls,
+            "changes": self.changes,
+            "held": self.held,
+            "baseline": self.scan_id if self.is_baseline else None,
+            **asdict(self.stored),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Rescheduling:
+    """A scan requested by a user moves the next scheduled scan of its site one interval away.
+
+    It does not if it stopped at a limit (`stopped_at`) below that of the site.
+    `default_interval_hours` applies to sites without an interval of their own.
+    """
+
+    stopped_at: int | None = None
+    default_interval_hours: float = DEFAULT_INTERVAL_HOURS
+
+
+async def record_first_origin(session: AsyncSession, domain_id: UUID, origin: str) -> None:
+    """Record which origin responds for a site, if none is known."""
+    await session.execute(RECORD_FIRST_ORIGIN, {"of_domain": domain_id, "answered_at": origin})
+
+
+async def count_domain(session: AsyncSession, domain_id: UUID) -> tuple[int, int]:
+    """The readable documents of a site, and their URLs."""
+    count, urls = (await session.execute(COUNT_DOMAIN, {"domain": domain_id})).one()
+    return count, int(urls)
+
+
+async def publish_scan(
+    session: AsyncSession,
+    publication: Publication,
+    *,
+    domain_id: UUID,
+    whole_site: bool = True,
+    rescheduling: Rescheduling | None = None,
+) -> bool:
+    """Publish a scan but for its number: its site gets the new counters.
+
+    The site also learns how the scan ended and which origin answered, if it was a scan of the
+    whole site: one of a single document says nothing on that. Without `rescheduling` the time of
+    its next scan stays as it is. Return whether it was moved.
+    """
+    values = publication.values() | {"of_domain": domain_id}
+    if not whole_site:
+        await session.execute(PUBLISH_AND_RECORD_COUNTS, values)
+        return False
+    status = LastScanStatus.PARTIAL if publication.reasons else LastScanStatus.COMPLETED
+    values |= {"ended": status, "answered_at": publication.origin}
+    values |= asdict(rescheduling or Rescheduling()) | {"reschedules": rescheduling is not None}
+    return bool(await session.scalar(PUBLISH_AND_RECORD_SUCCESS, values))
+
+
+async def recorded_domain_counts(session: AsyncSession, domain_id: UUID) -> ScanCounts:
+    """The counters stored in the row of a site."""
+    row = (await session.execute(RECORDED_COUNTS, {"of_domain": domain_id})).one_or_none()
+    return ScanCounts(*row) if row else ScanCounts(0, 0, 0)
+
+
+async def correct_domain_counts(
+    session: AsyncSession, domain_id: UUID, counts: ScanCounts, *, instead_of: ScanCounts
+) -> None:
+    """Update the counters of a site, unless they have been changed concurrently."""
+    old = {f"old_{name}": number for name, number in asdict(instead_of).items()}
+    await session.execute(CORRECT_COUNTS, {"of_domain": domain_id} | asdict(counts) | old)
+
+
+async def record_domain_failure(session: AsyncSession, domain_id: UUID, error_code: str) -> None:
+    """Record that the scan of a site failed permanently; its counters remain unchanged."""
+    await session.execute(RECORD_FAILURE, {"of_domain": domain_id, "code": error_code})
+
+
+NOT_FOUND = (404, 410)
+_SCAN = bindparam("scan", type_=BigInteger())
+_DOMAIN = bindparam("domain", type_=Uuid())
+_STATE = SITEMAP_SCANS.c.state
+_IN_SCAN = (SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id) & (SITEMAP_SCANS.c.scan_id == _SCAN)
+_IS_GONE = SITEMAPS.c.gone_at.is_not(None)
+# The scan did not come to it, or did not find it; other faults prove nothing.
+_MAY_HAVE_VANISHED = or_(
+    _STATE.is_(None),
+    and_(
+        _STATE == SitemapScanState.UNREAD,
+        or_(
+            SITEMAP_SCANS.c.http_status.in_(NOT_FOUND),
+            SITEMAP_SCANS.c.error_code == NOT_ASKED,
+            SITEMAPS.c.vanished_at.is_not(None),
+        ),
+    ),
+)
+
+
+def silent_read_untold() -> Any:
+    """SQL condition: the last silent read of the document is not in the feed yet."""
+    its_scan = SCANS.alias("silent_scan")
+    return (
+        select(its_scan.c.id)
+        .where(its_scan.c.id == SITEMAPS.c.baseline_scan_id, its_scan.c.published_seq.is_(None))
+        .correlate(SITEMAPS)
+        .exists()
+    )
+
+
+# All that the feed has reported, by a baseline or as added, have a scan that did.
+IS_NEW = and_(_STATE.in_(READ), SITEMAPS.c.baseline_scan_id.is_(None))
+
+# Statements of every scan are made once: making one costs as much as running it.
+_STORED = (
+    select(
+        *COUNTS,
+        func.coalesce(func.sum(SITEMAPS.c.missing_count), 0).label("missing"),
+        func.count().filter(~_IS_GONE, _STATE.not_in(DONE)).label("incomplete"),
+        func.count().filter(~_IS_GONE, _MAY_HAVE_VANISHED).label("unread"),
+        func.count()
+        .filter(_STATE.in_(READ), or_(_IS_GONE, SITEMAPS.c.vanished_at.is_not(None)))
+        .label("returned"),
+        func.count().filter(IS_NEW).label("new"),
+        func.count().filter(silent_read_untold()).label("silent"),
+    )
+    .outerjoin(SITEMAP_SCANS, _IN_SCAN)
+    .where(SITEMAPS.c.domain_id == _DOMAIN)
+    .subquery("stored")
+)
+_LARGEST = (
+    select(
+        SITEMAPS.c.id,
+        SITEMAPS.c.url,
+        SITEMAPS.c.type,
+        SITEMAP_SCANS.c.url_count,
+        func.count().over().label("documents"),
+        func.sum(SITEMAP_SCANS.c.url_count).over().label("urls"),
+    )
+    .join(SITEMAP_SCANS, SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id)
+    .where(SITEMAP_SCANS.c.scan_id == _SCAN, _STATE.in_(READ))
+    .order_by(SITEMAP_SCANS.c.url_count.desc(), SITEMAPS.c.url)
+    .limit(bindparam("max_rows"))
+    .subquery("largest")
+)
+_LAST_DISTINCT = (
+    select(SCANS.c.distinct_url_count)
+    .where(SCANS.c.domain_id == _DOMAIN, SCANS.c.published_seq.is_not(None))
+    .order_by(SCANS.c.published_seq.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_HAS_CHANGES = select(URL_CHANGES.c.scan_id).where(URL_CHANGES.c.scan_id == _SCAN).exists()
+SUMMARISE = (
+    select(
+        _STORED.c.sitemaps.label("stored_sitemaps"),
+        _STORED.c.urls.label("stored_urls"),
+        *(_STORED.c[name] for name in ("missing", "incomplete", "unread")),
+        *(_STORED.c[name] for name in ("returned", "new", "silent")),
+        DOMAINS.c.baseline_scan_id,
+        DOMAINS.c.removals_held_since,
+        DOMAINS.c.origin,
+        _LAST_DISTINCT.label("last_distinct"),
+        _HAS_CHANGES.label("has_changes"),
+        leftover_scans(_DOMAIN, _SCAN).order_by(None).exists().label("has_leftovers"),
+        *_LARGEST.c,
+    )
+    .select_from(_STORED)
+    .join(DOMAINS, DOMAINS.c.id == _DOMAIN)
+    .outerjoin(_LARGEST, true())
+    .order_by(_LARGEST.c.url_count.desc(), _LARGEST.c.url)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanSummary:
+    """What a scan read, with its largest documents, and what its site has.
+
+    Of the documents of the site, those that are not gone: `missing` is the number of their missing
+    URLs, `incomplete` how many the scan requested but did not read in full, `unread` how many may
+    have vanished. `returned` ones were gone or had vanished, `new` ones were never in the feed,
+    `silent` ones have a baseline that is not in the feed yet. `last_distinct` is the number of
+    different URLs after the last published scan. `has_leftovers`: unpublished scans left changes.
+    """
+
+    sitemaps: int
+    urls: int
+    largest: list[dict[str, Any]]
+    stored_sitemaps: int
+    stored_urls: int
+    missing: int
+    incomplete: int
+    unread: int
+    returned: int
+    new: int
+    silent: int
+    baseline_scan_id: int | None
+    removals_held_since: datetime | None
+    origin: str | None
+    last_distinct: int | None
+    has_changes: bool
+    has_leftovers: bool
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether the feed reports the URLs of this site."""
+        return self.baseline_scan_id is not None
+
+
+async def summarise_scan(
+    session: AsyncSession, scan_id: int, domain_id: UUID, limit: int
+) -> ScanSummary:
+    """Count what is written; of the documents that were read at most `limit` are described."""
+    values = {"scan": scan_id, "domain": domain_id, "max_rows": limit}
+    rows = (await session.execute(SUMMARISE, values)).all()
+    first = rows[0]
+    return ScanSummary(
+        sitemaps=first.documents or 0,
+        urls=int(first.urls or 0),
+        largest=[
+            {"id": str(row.id), "url": row.url, "type": row.type, "url_count": row.url_count}
+            for row in rows
+            if row.id is not None
+        ],
+        stored_sitemaps=first.stored_sitemaps,
+        stored_urls=int(first.stored_urls),
+        missing=int(first.missing),
+        incomplete=first.incomplete,
+        unread=first.unread,
+        returned=first.returned,
+        new=first.new,
+        silent=first.silent,
+        baseline_scan_id=first.baseline_scan_id,
+        removals_held_since=first.removals_held_since,
+        origin=first.origin,
+        last_distinct=first.last_distinct,
+        has_changes=first.has_changes,
+        has_leftovers=first.has_leftovers,
+    )
+
+
+TELL_NEW_DOCUMENTS = (
+    update(SITEMAPS)
+    .where(SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id, SITEMAP_SCANS.c.scan_id == _SCAN, IS_NEW)
+    .values(baseline_scan_id=_SCAN)
+    .returning(SITEMAPS.c.id)
+)
+# Such a read may belong to a scan that was not published; this scan reports it.
+TELL_SILENT_READS = (
+    update(SITEMAPS)
+    .where(SITEMAPS.c.domain_id == bindparam("of_domain", type_=Uuid()), silent_read_untold())
+    .values(baseline_scan_id=_SCAN)
+    .returning(SITEMAPS.c.id)
+)
+
+
+async def report_new_documents(session: AsyncSession, scan_id: int) -> list[UUID]:
+    """The documents that a scan has read and the feed has not reported; this scan does."""
+    return list((await session.scalars(TELL_NEW_DOCUMENTS, {"scan": scan_id})).all())
+
+
+async def report_silent_reads(session: AsyncSession, scan_id: int, domain_id: UUID) -> list[UUID]:
+    """The documents with a silent read that is not in the feed yet; this scan reports it."""
+    values = {"scan": scan_id, "of_domain": domain_id}
+    return list((await session.scalars(TELL_SILENT_READS, values)).all())
+
+
+STRIP_SCANS = 20
+MAX_POINTS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPoint:
+    """One ended scan of a site."""
+
+    id: int
+    domain_id: UUID
+    state: ScanState
+    partial: bool
+    started_at: datetime
+    finished_at: datetime | None
+    url_count: int
+    change_counts: dict[str, int] | None
+
+    @property
+    def seconds(self) -> float:
+        """How long it took; zero while it runs."""
+        return (self.finished_at - self.started_at).total_seconds() if self.finished_at else 0.0
+
+
+async def recent_scans(
+    session: AsyncSession, domain_ids: Sequence[UUID], count: int = STRIP_SCANS
+) -> dict[UUID, list[ScanPoint]]:
+    """The last scans of each of these sites, the oldest first."""
+    if not domain_ids:
+        return {}
+    given = literal(list(domain_ids), ARRAY(Uuid()))
+    sites = select(func.unnest(given).label("id")).subquery("sites")
+    latest = (
+        select_view(ScanPoint, Scan)
+        .where(Scan.domain_id == sites.c.id, Scan.state != ScanState.RUNNING)
+        .order_by(Scan.id.desc())
+        .limit(count)
+        .lateral("latest")
+    )
+    statement = select(*latest.c).select_from(sites.join(latest, true())).order_by(latest.c.id)
+    found: dict[UUID, list[ScanPoint]] = {domain_id: [] for domain_id in domain_ids}
+    for row in await session.execute(statement):
+        point = ScanPoint(*row)
+        found[point.domain_id].append(point)
+    return found
+
+
+async def urls_over_time(session: AsyncSession, domain_id: UUID, days: int) -> list[ScanPoint]:
+    """The published scans of a site in the last days, the oldest first; at most `MAX_POINTS`."""
+    statement = (
+        select_view(ScanPoint, Scan)
+        .where(
+            Scan.domain_id == domain_id,
+            Scan.state == ScanState.PUBLISHED,
+            Scan.finished_at >= func.now() - timedelta(days=days),
+        )
+        .order_by(Scan.id.desc())
+        .limit(MAX_POINTS)
+    )
+    rows = (await session.execute(statement)).all()
+    return [ScanPoint(*row) for row in reversed(rows)]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanView:
+    """One scan over all attempts of its job.
+
+    `url_count` is what the site lists after the scan, `read_url_count` what the scan read.
+    `published_seq` is its number in the change feed, `change_counts` its changes by kind.
+    """
+
+    id: int
+    job_id: UUID
+    state: ScanState
+    scope: ScanScope
+    partial: bool
+    reasons: list[str]
+    error_code: str | None
+    started_at: datetime
+    finished_at: datetime | None
+    sitemap_count: int
+    url_count: int
+    distinct_url_count: int
+    read_url_count: int
+    change_counts: dict[str, int] | None
+    published_seq: int | None
+
+
+async def list_scans(
+    session: AsyncSession,
+    domain_id: UUID,
+    *,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Page[ScanView]:
+    """The scans of a site, newest first."""
+    scope = CursorScope("scans", (domain_id,))
+    before = scope.read(cursor, bigint_key)
+    size = page_size(limit)
+    statement = select_view(ScanView, Scan, job_id=Scan.job_uuid).where(Scan.domain_id == domain_id)
+    if before is not None:
+        statement = statement.where(Scan.id < before)
+    statement = statement.order_by(Scan.id.desc())
+    return await read_page(session, statement, size, ScanView, lambda row: scope.write(row.id))
+
+
+async def changes_of_last_scan(session: AsyncSession, domain_id: UUID) -> dict[str, int] | None:
+    """What the last published scan of a site changed, by kind; None if there is none."""
+    published = select(Scan.change_counts).where(
+        Scan.domain_id == domain_id, Scan.published_seq.is_not(None)
+    )
+    newest = published.order_by(Scan.published_seq.desc()).limit(1)
+    return (await session.execute(newest)).scalar()
+
+
+MAX_DOCUMENTS_SHOWN = 100
+TROUBLED = (SitemapScanState.UNREAD, SitemapScanState.CUT)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanDocumentView(DocumentRead):
+    """One document in one scan, with its address."""
+
+    url: str
+
+
+async def find_scan_of_job(session: AsyncSession, job_id: int) -> ScanView | None:
+    """The scan that a job has begun, if any."""
+    statement = select_view(ScanView, Scan, job_id=Scan.job_uuid).where(Scan.job_id == job_id)
+    row = (await session.execute(statement)).one_or_none()
+    return ScanView(*row) if row else None
+
+
+async def list_unread_documents(session: AsyncSession, job_id: int) -> list[ScanDocumentView]:
+    """Documents that the scan of a job could not read to their end, unread ones first."""
+    scan = await find_scan_of_job(session, job_id)
+    if scan is None:
+        return []
+    documents = await list_scan_documents(session, scan.id)
+    troubled = [document for document in documents if document.state in TROUBLED]
+    return sorted(troubled, key=lambda document: TROUBLED.index(document.state))
+
+
+async def list_scan_documents(session: AsyncSession, scan_id: int) -> list[ScanDocumentView]:
+    """Documents of a scan: those that could not be read, the latest ones, those that wait."""
+    statement = (
+        select_view(ScanDocumentView, SitemapScan, url=Sitemap.url)
+        .join(Sitemap, Sitemap.id == SitemapScan.sitemap_id)
+        .where(SitemapScan.scan_id == scan_id)
+        .order_by(
+            case((SitemapScan.state.in_(TROUBLED), 0), else_=1),
+            SitemapScan.finished_at.desc().nulls_last(),
+            Sitemap.url,
+        )
+        .limit(MAX_DOCUMENTS_SHOWN)
+    )
+    return [ScanDocumentView(*row) for row in await session.execute(statement)]

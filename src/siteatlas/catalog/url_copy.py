@@ -1,0 +1,407 @@
+"""Ends statements whose client disappeared in the middle of them: no timeout of the server does.
+
+A backend that waits for the client inside COPY ignores every timeout of PostgreSQL. So does one
+that has parsed a statement and waits for its parameters: the driver sends the two in turn, and
+only a backend at the end of a statement counts as idle. Their uncommitted rows and locks
+block others: the next writer of the same documents, and rescues, which skip locked jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import islice, repeat
+from struct import Struct
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import asyncpg
+from sqlalchemy import Select, column, func, literal, or_, select, table
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.aio import fair_loop
+from siteatlas.errors import DatabaseBusy
+from siteatlas.storage.copying import copy_fault, copy_time_limit
+from siteatlas.storage.engine import APPLICATION_NAME, BACKUP_NAME
+from siteatlas.storage.models import SitemapUrl
+
+LINE_BREAK = "\n"
+KEYS_PER_STATEMENT = 10_000
+# About the memory of a row without its extras.
+ROW_SIZE = 400
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+# The date of an entry without one: before all others.
+NO_DATE = -(1 << 63)
+NO_DIGEST = 0
+
+
+def date_numbers(lastmods: Iterable[datetime | None]) -> list[int]:
+    """Dates as PostgreSQL stores them: microseconds since 2000."""
+    return [
+        NO_DATE if moment is None else (moment - POSTGRES_EPOCH) // MICROSECOND
+        for moment in lastmods
+    ]
+
+
+class UrlRow(NamedTuple):
+    """One row of `sitemap_urls`; `extras` is a JSON text, `entry_digest` is 0 if there is none."""
+
+    url_hash: int
+    url: str
+    lastmod: datetime | None
+    changefreq: str | None
+    priority: float | None
+    extras: str | None
+    fingerprint: int
+    lastmod_text: str | None
+    entry_digest: int
+
+    @property
+    def order(self) -> tuple[datetime, int]:
+        """Of several listings of a URL, the greatest counts: that with the latest date."""
+        return self.lastmod or EARLIEST, self.fingerprint
+
+
+class UrlColumns(NamedTuple):
+    """Rows of one document, column by column, with the columns of `UrlRow`.
+
+    `dates` are the numbers of `lastmod`.
+    """
+
+    url_hash: list[int]
+    url: list[str]
+    lastmod: list[datetime | None]
+    changefreq: list[str | None]
+    priority: list[float | None]
+    extras: list[str | None]
+    fingerprint: list[int]
+    lastmod_text: list[str | None]
+    entry_digest: list[int]
+    dates: list[int]
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[UrlRow]) -> UrlColumns:
+        """These rows as columns."""
+        columns: list[Any] = [list(column) for column in zip(*rows, strict=True)]
+        columns = columns or [[] for _ in UrlRow._fields]
+        columns.append(date_numbers(columns[UrlRow._fields.index("lastmod")]))
+        return cls(*columns)
+
+    def at(self, indexes: Sequence[int]) -> UrlColumns:
+        """The rows at these indexes."""
+        columns: list[Any] = [[column[index] for index in indexes] for column in self]
+        return UrlColumns(*columns)
+
+    def row(self, index: int) -> UrlRow:
+        """The row at an index."""
+        values: list[Any] = [column[index] for column in self[:-1]]
+        return UrlRow(*values)
+
+
+@dataclass(slots=True)
+class UrlRows:
+    """Rows of `sitemap_urls`, column by column. `extras` are JSON texts.
+
+    `runs` says how many rows in a row belong to which document; `size` is about the memory, in
+    bytes, that all of it takes. `contested` rows may be stored already.
+    """
+
+    runs: list[tuple[UUID, int]] = field(default_factory=list)
+    url_hash: list[int] = field(default_factory=list)
+    url: list[str] = field(default_factory=list)
+    lastmod: list[datetime | None] = field(default_factory=list)
+    changefreq: list[str | None] = field(default_factory=list)
+    priority: list[float | None] = field(default_factory=list)
+    extras: list[str | None] = field(default_factory=list)
+    fingerprint: list[int] = field(default_factory=list)
+    lastmod_text: list[str | None] = field(default_factory=list)
+    entry_digest: list[int] = field(default_factory=list)
+    dates: list[int] = field(default_factory=list)
+    size: int = 0
+    contested: bool = False
+
+    def __len__(self) -> int:
+        return len(self.url_hash)
+
+    def append(self, sitemap_id: UUID, columns: UrlColumns) -> None:
+        """Add rows of one document."""
+        count = len(columns.url_hash)
+        if not count:
+            return
+        self.runs.append((sitemap_id, count))
+        self.size += count * ROW_SIZE
+        if columns.extras.count(None) < count:
+            self.size += sum(len(extra) for extra in columns.extras if extra)
+        for name, values in zip(columns._fields, columns, strict=True):
+            getattr(self, name).extend(values)
+
+    def sitemap_ids(self) -> list[UUID]:
+        """The documents of the rows, each once."""
+        return list(dict.fromkeys(sitemap_id for sitemap_id, _ in self.runs))
+
+    def parameters(self) -> dict[str, Any]:
+        """The columns as parameters of a statement."""
+        sitemap_ids = self.sitemap_ids()
+        place = {sitemap_id: str(n) for n, sitemap_id in enumerate(sitemap_ids, start=1)}
+        places = [place[sitemap_id] for sitemap_id, count in self.runs for _ in range(count)]
+        return {
+            "p_sitemap_ids": sitemap_ids,
+            "p_place": LINE_BREAK.join(places),
+            "p_url_hash": self.url_hash,
+            "p_url": LINE_BREAK.join(self.url),
+            "p_lastmod": self.lastmod,
+            "p_changefreq": _join_column(self.changefreq),
+            "p_priority": _join_column(None if p is None else str(p) for p in self.priority),
+            "p_extras": _join_column(self.extras),
+            "p_fingerprint": self.fingerprint,
+            "p_lastmod_text": self.lastmod_text,
+            "p_entry_digest": self.entry_digest,
+        }
+
+
+@dataclass(slots=True)
+class UrlKeys:
+    """Keys of stored rows of `sitemap_urls`, by document."""
+
+    runs: list[tuple[UUID, Sequence[int]]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return sum(len(hashes) for _, hashes in self.runs)
+
+    def append(self, sitemap_id: UUID, hashes: Sequence[int]) -> None:
+        """Add rows of one document."""
+        if hashes:
+            self.runs.append((sitemap_id, hashes))
+
+    def parts(self) -> Iterator[UrlKeys]:
+        """The keys in parts, each for one statement."""
+        part, left = UrlKeys(), KEYS_PER_STATEMENT
+        for sitemap_id, hashes in self.runs:
+            first = 0
+            while first < len(hashes):
+                some = hashes[first : first + left]
+                part.append(sitemap_id, some)
+                first += len(some)
+                left -= len(some)
+                if not left:
+                    yield part
+                    part, left = UrlKeys(), KEYS_PER_STATEMENT
+        if part.runs:
+            yield part
+
+    def parameters(self) -> dict[str, Any]:
+        """The keys as parameters of a statement."""
+        sitemap_ids = list(dict.fromkeys(sitemap_id for sitemap_id, _ in self.runs))
+        place = {sitemap_id: n for n, sitemap_id in enumerate(sitemap_ids, start=1)}
+        return {
+            "p_sitemap_ids": sitemap_ids,
+            "p_place": [place[one] for one, hashes in self.runs for _ in hashes],
+            "p_url_hash": [key for _, hashes in self.runs for key in hashes],
+        }
+
+
+def _join_column(values: Iterable[str | None]) -> str:
+    """A text column of `sitemap_urls` as one statement parameter; an empty line means NULL."""
+    return LINE_BREAK.join([value or "" for value in values])
+
+
+COLUMNS = (
+    "sitemap_id",
+    "url_hash",
+    "url",
+    "lastmod",
+    "changefreq",
+    "priority",
+    "extras",
+    "fingerprint",
+    "lastmod_text",
+    "entry_digest",
+)
+ROWS_PER_CHUNK = 1_000
+COPY_SECONDS = 30
+# SQLAlchemy begins its transaction with the first statement that goes through it.
+BEGINNING = select(literal(1))
+SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+TRAILER = b"\xff\xff"
+NULL = b"\xff\xff\xff\xff"
+JSONB_VERSION = b"\x01"
+CACHED_KINDS = 4_096
+
+_row_start = Struct(">hi16si").pack
+_row_head = Struct(">26sqi").pack
+_length = Struct(">i").pack
+_bigint = Struct(">iq").pack
+_real = Struct(">if").pack
+
+
+async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
+    """Send rows that are not stored yet. DatabaseBusy when one of them turns out to be there."""
+    connection = await session.connection()
+    driver: Any = (await connection.get_raw_connection()).driver_connection
+    if not driver.is_in_transaction():
+        await session.execute(BEGINNING)
+    try:
+        async with copy_time_limit(driver, COPY_SECONDS):
+            await driver.copy_to_table(
+                SitemapUrl.__tablename__, source=stream(rows), columns=COLUMNS, format="binary"
+            )
+    except asyncpg.UniqueViolationError as error:
+        rows.contested = True
+        raise DatabaseBusy from error
+    except BaseException as error:
+        own = copy_fault(error, driver)
+        if not isinstance(own, DatabaseBusy):
+            # The driver may be in the middle of the copy and cannot run other statements.
+            await connection.invalidate()
+        if own is None:
+            raise
+        raise own from error
+
+
+async def stream(rows: UrlRows) -> AsyncIterator[bytes]:
+    """All rows with signature and trailer, encoded in chunks; other tasks run in between."""
+    yield SIGNATURE
+    async for chunk in fair_loop().time_slices(encoded(rows)):
+        yield chunk
+    yield TRAILER
+
+
+def encoded(rows: UrlRows) -> Iterator[bytes]:
+    """The rows in chunks of a thousand."""
+    starts, endings = _starts(rows.runs), PlainEndings()
+    for first in range(0, len(rows), ROWS_PER_CHUNK):
+        yield _encoded_chunk(rows, slice(first, first + ROWS_PER_CHUNK), starts, endings)
+
+
+def _encoded_chunk(
+    rows: UrlRows, some: slice, starts: Iterator[bytes], endings: PlainEndings
+) -> bytes:
+    """Some of the rows. Column by column, because it runs for every new URL."""
+    urls = list(map(str.encode, rows.url[some]))
+    parts = [b""] * (5 * len(urls))
+    heads = islice(starts, len(urls))
+    parts[0::5] = map(_row_head, heads, rows.url_hash[some], map(len, urls))
+    parts[1::5] = urls
+    parts[2::5] = _copy_numbers(rows.dates[some] or date_numbers(rows.lastmod[some]), NO_DATE)
+    parts[3::5] = _copy_endings(rows, some, endings)
+    parts[4::5] = _copy_numbers(rows.entry_digest[some], NO_DIGEST)
+    return b"".join(parts)
+
+
+def _starts(runs: Iterable[tuple[UUID, int]]) -> Iterator[bytes]:
+    """What comes before the hash, for each row: the number of fields and the document."""
+    for sitemap_id, count in runs:
+        yield from repeat(_row_start(len(COLUMNS), 16, sitemap_id.bytes, 8), count)
+
+
+def _copy_numbers(numbers: list[int], none: int) -> list[bytes]:
+    """A column of dates or digests as fields of a binary COPY; `none` is stored as NULL."""
+    if none in numbers:
+        return [NULL if number == none else _bigint(8, number) for number in numbers]
+    return list(map(_bigint, repeat(8), numbers))
+
+
+class PlainEndings(dict[tuple[str | None, float | None, int], bytes]):
+    """What comes between `lastmod` and digest in a row without extras and text of its date.
+
+    Few combinations of frequency, priority and fingerprint occur, so each is encoded once.
+    """
+
+    def __missing__(self, kind: tuple[str | None, float | None, int]) -> bytes:
+        changefreq, priority, fingerprint = kind
+        ending = _copy_ending(changefreq, priority, None, fingerprint, None)
+        if len(self) < CACHED_KINDS:
+            self[kind] = ending
+        return ending
+
+
+def _copy_endings(rows: UrlRows, some: slice, plain: PlainEndings) -> list[bytes]:
+    """What comes between `lastmod` and digest, for each row."""
+    frequencies, priorities = rows.changefreq[some], rows.priority[some]
+    extras, prints, texts = rows.extras[some], rows.fingerprint[some], rows.lastmod_text[some]
+    if extras.count(None) < len(extras):
+        return list(map(_copy_ending, frequencies, priorities, extras, prints, texts))
+    kinds: tuple[list[Any], ...] = (frequencies, priorities, prints)
+    if all(column.count(column[0]) == len(prints) for column in kinds):
+        # As in most documents.
+        endings = [plain[frequencies[0], priorities[0], prints[0]]] * len(prints)
+    else:
+        endings = [plain[kind] for kind in zip(*kinds, strict=True)]
+    if texts.count(None) < len(texts):
+        for index in [index for index, text in enumerate(texts) if text is not None]:
+            values = frequencies[index], priorities[index], None, prints[index], texts[index]
+            endings[index] = _copy_ending(*values)
+    return endings
+
+
+def _copy_ending(
+    changefreq: str | None,
+    priority: float | None,
+    extras: str | None,
+    fingerprint: int,
+    lastmod_text: str | None,
+) -> bytes:
+    """The columns between `lastmod` and digest as fields of a binary COPY."""
+    return b"".join(
+        (
+            _copy_text(changefreq),
+            NULL if priority is None else _real(4, priority),
+            NULL if extras is None else _copy_field(JSONB_VERSION + extras.encode()),
+            _bigint(8, fingerprint),
+            _copy_text(lastmod_text),
+        )
+    )
+
+
+def _copy_text(value: str | None) -> bytes:
+    """A text column as a field of a binary COPY."""
+    return NULL if value is None else _copy_field(value.encode())
+
+
+def _copy_field(value: bytes) -> bytes:
+    """A field of a binary COPY: its length and its bytes."""
+    return _length(len(value)) + value
+
+
+# A living worker gives up its COPY before that, and sends parameters at once.
+STALLED_SECONDS = COPY_SECONDS + 10
+# Programs with which an operator restores or loads the table, for as long as it takes.
+TOOLS = ("psql", "pg_restore", BACKUP_NAME)
+ACTIVITY = table(
+    "pg_stat_activity",
+    column("pid"),
+    column("datname"),
+    column("usename"),
+    column("application_name"),
+    column("state"),
+    column("wait_event"),
+    column("query"),
+    column("query_start"),
+)
+
+
+def _end_stalled() -> Select[tuple[bool]]:
+    """Only of our own role: others can be neither seen nor ended without more rights."""
+    about = ACTIVITY.c
+    ours = about.application_name.like(f"{APPLICATION_NAME}%")
+    copy = about.query.like(f"COPY%{SitemapUrl.__tablename__}%")
+    return select(func.pg_terminate_backend(about.pid)).where(
+        about.datname == func.current_database(),
+        about.usename == func.session_user(),
+        about.state == "active",
+        about.wait_event == "ClientRead",
+        or_(ours, copy),
+        about.application_name.not_in(TOOLS),
+        about.query_start < func.now() - timedelta(seconds=STALLED_SECONDS),
+    )
+
+
+END_STALLED = _end_stalled()
+
+
+async def terminate_stalled_copies(session: AsyncSession) -> int:
+    """End the backends of clients that froze or vanished in a statement; how many there were."""
+    return len((await session.execute(END_STALLED)).all())

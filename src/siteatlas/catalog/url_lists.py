@@ -1,0 +1,892 @@
+"""Read statements for the history of one URL: where it is or was listed, and what changed.
+
+Both are found through indexes. Changes that the feed no longer retains are not in the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from enum import StrEnum
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, assert_never
+from uuid import UUID
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    DateTime,
+    Select,
+    Subquery,
+    Uuid,
+    and_,
+    bindparam,
+    case,
+    cast,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    true,
+    tuple_,
+)
+from sqlalchemy.dialects.postgresql import JSONB, REAL
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.sql.selectable import CTE, LateralFromClause
+
+from siteatlas.catalog.change_feed import (
+    ChangeView,
+    FeedHeadView,
+    change_view,
+    last_number_before,
+    read_head,
+)
+from siteatlas.catalog.domains import has_tag
+from siteatlas.catalog.paging import (
+    MAX_BIGINT,
+    MAX_LIMIT,
+    MIN_BIGINT,
+    CursorScope,
+    Page,
+    PageCapacity,
+    page_size,
+    parse_bigint,
+    read_page,
+    stream_rows,
+)
+from siteatlas.catalog.urls import url_hash
+from siteatlas.errors import InputError, PastStateUnavailable, SitemapNotFound
+from siteatlas.scanner.reading.entries import restored_text
+from siteatlas.storage.models import Domain, FeedEventKind, Sitemap, SitemapUrl
+from siteatlas.storage.schema import DOMAINS, FEED_EVENTS, SCANS, SITEMAPS, URL_CHANGES
+
+
+class ListingState(StrEnum):
+    """Which URLs to show: listed URLs, removed URLs, or all."""
+
+    LISTED = "listed"
+    REMOVED = "removed"
+    ALL = "all"
+
+
+class UrlExtra(StrEnum):
+    """What a sitemap may list for a URL beyond its dates."""
+
+    IMAGES = "images"
+    NEWS = "news"
+    VIDEO = "video"
+    ALTERNATES = "alternates"
+
+
+# The keys under which `extras` holds them.
+EXTRA_KEYS = {
+    UrlExtra.IMAGES: "images",
+    UrlExtra.NEWS: "news",
+    UrlExtra.VIDEO: "videos",
+    UrlExtra.ALTERNATES: "alternates",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UrlFilter:
+    """What to show. A time range includes its start and excludes its end.
+
+    `contains` ignores case, `prefix` and `url` do not. `sitemap` is the id or the URL of a
+    document. A URL is shown if it has everything that `has` names.
+    """
+
+    contains: str | None = None
+    state: ListingState = ListingState.LISTED
+    prefix: str | None = None
+    url: str | None = None
+    sitemap: str | None = None
+    lastmod_from: datetime | None = None
+    lastmod_to: datetime | None = None
+    first_seen_from: datetime | None = None
+    first_seen_to: datetime | None = None
+    has: frozenset[UrlExtra] = frozenset()
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The values by which a cursor recognizes its list."""
+        values = (getattr(self, field.name) for field in fields(self))
+        return tuple(sorted(v) if isinstance(v, frozenset) else v for v in values)
+
+    @property
+    def is_unfiltered(self) -> bool:
+        """Whether it shows all listed URLs of its sitemaps, whose number is known."""
+        return UrlFilter(sitemap=self.sitemap) == self
+
+    @property
+    def shows_most_rows(self) -> bool:
+        """Whether it is likely to show the rows that it examines."""
+        return UrlFilter(sitemap=self.sitemap, state=self.state) == self
+
+
+def is_in_sitemap(wanted: UrlFilter) -> ColumnElement[bool]:
+    """SQL condition: a document is the one of the filter, if it names one."""
+    if wanted.sitemap is None:
+        return true()
+    try:
+        return Sitemap.id == UUID(wanted.sitemap)
+    except ValueError:
+        return Sitemap.url == wanted.sitemap
+
+
+async def require_sitemap(session: AsyncSession, wanted: UrlFilter, domain_id: UUID | None) -> None:
+    """Raise SitemapNotFound if the filter names a document that is not stored for the site."""
+    if wanted.sitemap is None:
+        return
+    of_site = true() if domain_id is None else Sitemap.domain_id == domain_id
+    statement = select(Sitemap.id).where(of_site, is_in_sitemap(wanted)).limit(1)
+    if (await session.execute(statement)).first() is None:
+        raise SitemapNotFound(
+            "There is no sitemap with this id or URL. To list them, run: siteatlas sitemaps SITE"
+        )
+
+
+def is_hit(row: Any, wanted: UrlFilter) -> ColumnElement[bool]:
+    """SQL condition: a row of stored URLs matches the filter."""
+    conditions = [
+        *_text_conditions(row, wanted),
+        *_time_conditions(row.lastmod, wanted.lastmod_from, wanted.lastmod_to),
+        *_time_conditions(row.first_seen_at, wanted.first_seen_from, wanted.first_seen_to),
+        *(_has_key(row.extras, EXTRA_KEYS[extra]) for extra in sorted(wanted.has)),
+    ]
+    match wanted.state:
+        case ListingState.LISTED:
+            conditions.append(row.removed_at.is_(None))
+        case ListingState.REMOVED:
+            conditions.append(row.removed_at.is_not(None))
+        case ListingState.ALL:
+            pass
+        case _:
+            assert_never(wanted.state)
+    return and_(true(), *conditions)
+
+
+def _text_conditions(row: Any, wanted: UrlFilter) -> list[ColumnElement[bool]]:
+    """The conditions of a filter for the text of a URL; wildcards have no meaning."""
+    conditions: list[ColumnElement[bool]] = []
+    if wanted.contains:
+        conditions.append(func.strpos(func.lower(row.url), func.lower(wanted.contains)) > 0)
+    if wanted.prefix:
+        conditions.append(func.starts_with(row.url, wanted.prefix))
+    if wanted.url is not None:
+        conditions.append(row.url == wanted.url)
+    return conditions
+
+
+def _time_conditions(
+    column: ColumnElement[datetime], start: datetime | None, end: datetime | None
+) -> list[ColumnElement[bool]]:
+    """The conditions of a filter for a range of time; no time is in no range."""
+    conditions: list[ColumnElement[bool]] = []
+    if start is not None:
+        conditions.append(column >= start)
+    if end is not None:
+        conditions.append(column < end)
+    return [func.coalesce(condition, False) for condition in conditions]
+
+
+def _has_key(extras: ColumnElement[Any], key: str) -> ColumnElement[bool]:
+    """SQL condition: a JSON column has a key; false where it is null."""
+    found = extras.cast(JSONB).has_key(literal(key))
+    return func.coalesce(found, False)
+
+
+# A time of the past, or a number of the feed.
+PointInTime = datetime | int
+# Behind all numbers: the place of a change that is not published.
+LAST = MAX_BIGINT
+
+
+async def find_past_number(session: AsyncSession, domain_id: UUID, point: PointInTime) -> int:
+    """The number at which a site has the state of that time; PastStateUnavailable if it is lost."""
+    head = await read_head(session)
+    earliest = await _earliest_number(session, domain_id, head)
+    number = point if isinstance(point, int) else await _number_at(session, point, earliest)
+    if number > head.seq:
+        raise PastStateUnavailable(head.limit_text, earliest_seq=earliest)
+    if number < earliest:
+        raise PastStateUnavailable(earliest_seq=earliest)
+    return number
+
+
+async def require_past_number(session: AsyncSession, number: int) -> None:
+    """Raise PastStateUnavailable if the changes after a number are no longer retained."""
+    head = await read_head(session)
+    if number < head.retained_from:
+        raise PastStateUnavailable(earliest_seq=head.retained_from)
+
+
+async def _number_at(session: AsyncSession, moment: datetime, earliest: int) -> int:
+    """The last number that was published up to a moment, which is not in the future.
+
+    Scans before the earliest number are not read: if all others are later, so is that number.
+    """
+    if moment > (await session.execute(select(func.now()))).scalar_one():
+        raise InputError("The time is in the future.")
+    return await last_number_before(session, moment, after=earliest - 1, inclusive=True)
+
+
+async def _earliest_number(session: AsyncSession, domain_id: UUID, head: FeedHeadView) -> int:
+    """The first number at which the state of a site is known; beyond the head if it never is.
+
+    Before the last silent read of one of its documents it is not; see `baseline` in the glossary.
+    """
+    told = select(FEED_EVENTS.c.id).where(
+        FEED_EVENTS.c.scan_id == SCANS.c.id, FEED_EVENTS.c.kind == FeedEventKind.BASELINE
+    )
+    last_baseline = (
+        select(func.max(SCANS.c.published_seq))
+        .where(
+            SCANS.c.domain_id == domain_id,
+            SCANS.c.published_seq > head.retained_from,
+            told.exists(),
+        )
+        .scalar_subquery()
+    )
+    site = select(DOMAINS.c.baseline_scan_id, last_baseline.label("number"))
+    found = (await session.execute(site.where(DOMAINS.c.id == domain_id))).one()
+    if found.baseline_scan_id is None:
+        return head.seq + 1
+    return max(head.retained_from, found.number or 0)
+
+
+def as_of(window: Subquery, number: int) -> Subquery:
+    """Rows of stored URLs as they were at a number; what was not listed then has `removed_at`."""
+    own = _first_change(window, number)
+    left = _first_departure(window, number, own)
+    has_left = _is_earlier(left, own)
+    is_past = or_(own.c.place.is_not(None), has_left)
+    state = case((has_left, left.c.state), else_=own.c.state)
+    was_listed = case((is_past, state.is_not(None)), else_=window.c.removed_at.is_(None))
+    then: dict[str, ColumnElement[Any]] = {
+        "lastmod": cast(_value(state, "lastmod"), DateTime(timezone=True)),
+        "lastmod_text": _value(state, "lastmod_text"),
+        "changefreq": _value(state, "changefreq"),
+        "priority": cast(_value(state, "priority"), REAL),
+        "extras": func.jsonb_extract_path(state, literal("extras")),
+    }
+    columns = [
+        case((is_past, then[column.name]), else_=column).label(column.name)
+        for column in window.c
+        if column.name in then
+    ]
+    removed = case((was_listed, null()), else_=func.coalesce(window.c.removed_at, func.now()))
+    others = [c for c in window.c if c.name not in then and c.name != "removed_at"]
+    return (
+        select(*others, *columns, removed.label("removed_at"))
+        .select_from(window)
+        .join(own, true(), isouter=True)
+        .join(left, true(), isouter=True)
+        .subquery("then")
+    )
+
+
+def _is_earlier(one: LateralFromClause, other: LateralFromClause) -> ColumnElement[bool]:
+    """SQL condition: the first change exists, and the second is later or there is none."""
+    names = ("place", "scan_id", "not_after")
+    order, of_other = [tuple_(*(side.c[name] for name in names)) for side in (one, other)]
+    return and_(one.c.place.is_not(None), or_(other.c.place.is_(None), order < of_other))
+
+
+def _value(state: ColumnElement[Any], name: str) -> ColumnElement[Any]:
+    """A value of a listed state, as text."""
+    return func.jsonb_extract_path_text(state, literal(name))
+
+
+def _changes_after(number: int) -> Select[Any]:
+    """The first change after a number, and its place in the order of changes.
+
+    Changes that are not published share one place: there the order is that of their scans. A scan
+    that took over the changes of one that was not published has them in the order of their reads.
+    """
+    place = func.coalesce(SCANS.c.published_seq, LAST)
+    return (
+        select(place.label("place"), SCANS.c.id.label("scan_id"), URL_CHANGES.c.not_after)
+        .select_from(URL_CHANGES)
+        .join(SCANS, SCANS.c.id == URL_CHANGES.c.scan_id)
+        .where(place > number)
+        .order_by(place, SCANS.c.id)
+        .limit(1)
+    )
+
+
+def _first_change(window: Subquery, number: int) -> LateralFromClause:
+    """The first change of an entry in its document; one that moved here was not listed here."""
+    changes = URL_CHANGES.c
+    nothing = cast(null(), JSONB())
+    state = case((changes.previous_sitemap_id.is_(None), changes.before), else_=nothing)
+    return (
+        _changes_after(number)
+        .add_columns(state.label("state"))
+        .where(changes.sitemap_id == window.c.sitemap_id, changes.url_hash == window.c.url_hash)
+        .correlate(window)
+        .lateral("own")
+    )
+
+
+def _first_departure(window: Subquery, number: int, own: LateralFromClause) -> LateralFromClause:
+    """The first change by which an entry moved to another document.
+
+    Only looked for if the entry seems not to have been listed.
+    """
+    seems_absent = case(
+        (own.c.place.is_(None), window.c.removed_at.is_not(None)), else_=own.c.state.is_(None)
+    )
+    changes = URL_CHANGES.c
+    return (
+        _changes_after(number)
+        .add_columns(changes.before.label("state"))
+        .where(
+            seems_absent,
+            changes.previous_sitemap_id == window.c.sitemap_id,
+            changes.url_hash == window.c.url_hash,
+        )
+        .correlate(window, own)
+        .lateral("departure")
+    )
+
+
+MAX_SECTIONS = 200
+DEFAULT_SECTIONS = 50
+MAX_MONTHS = 240
+# More are not summed in one request.
+MAX_DOCUMENTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class SectionView:
+    """The number of URLs in one section, such as `/blog/`; `/` has those in no other."""
+
+    section: str
+    url_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MonthView:
+    """The number of URLs whose `lastmod` is in one month, such as `2026-11`, in UTC."""
+
+    month: str
+    url_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SectionsView:
+    """How the URLs of a site are distributed, as of the last complete read of each document.
+
+    A document that was never read completely counts as of its last read. URLs in several
+    documents are counted several times, missing ones not at all. The rest of the sections has
+    `other_url_count`, the rest of the months `other_month_url_count`. `complete` is false if the
+    site has more documents than are summed.
+    """
+
+    url_count: int
+    sitemap_count: int
+    complete: bool
+    sections: list[SectionView]
+    other_url_count: int
+    months: list[MonthView]
+    other_month_url_count: int
+    undated_url_count: int
+
+
+async def domain_sections(
+    session: AsyncSession, domain_id: UUID, *, limit: int = DEFAULT_SECTIONS
+) -> SectionsView:
+    """The largest sections of a site, and the months of its dates from the first to the last."""
+    of_site = {"of_domain": domain_id}
+    totals = (await session.execute(_totals(), of_site)).one()
+    sections = (await session.execute(_summed("sections"), of_site | {"rows": limit})).all()
+    months = (await session.execute(_summed("months"), of_site | {"rows": MAX_MONTHS})).all()
+    url_count = int((sections[0].total if sections else 0) + totals.other)
+    dated = int((months[0].total if months else 0) + totals.other_months)
+    return SectionsView(
+        url_count=url_count,
+        sitemap_count=min(totals.documents, MAX_DOCUMENTS),
+        complete=totals.documents <= MAX_DOCUMENTS,
+        sections=[SectionView(row.name, int(row.urls)) for row in sections],
+        other_url_count=url_count - sum(int(row.urls) for row in sections),
+        months=sorted((MonthView(row.name, int(row.urls)) for row in months), key=_month_of),
+        other_month_url_count=dated - sum(int(row.urls) for row in months),
+        undated_url_count=int(totals.undated),
+    )
+
+
+def _month_of(view: MonthView) -> str:
+    """The order of months."""
+    return view.month
+
+
+def _documents(rows: int) -> CTE:
+    """The counts of the documents of a site."""
+    return (
+        select(SITEMAPS.c.url_breakdown.label("counts"))
+        .where(
+            SITEMAPS.c.domain_id == bindparam("of_domain", type_=Uuid()),
+            SITEMAPS.c.gone_at.is_(None),
+            SITEMAPS.c.url_breakdown["sections"].is_not(None),
+        )
+        .order_by(SITEMAPS.c.id)
+        .limit(rows)
+        .cte("documents")
+    )
+
+
+@cache
+def _totals() -> Select[Any]:
+    """The number of documents with counts, up to one too many, and what has no name."""
+    documents = _documents(MAX_DOCUMENTS + 1)
+    names = ("other", "other_months", "undated")
+    counts = (cast(documents.c.counts[name].astext, BigInteger) for name in names)
+    sums = (func.coalesce(func.sum(count), 0) for count in counts)
+    labelled: list[Any] = [total.label(name) for total, name in zip(sums, names, strict=True)]
+    return select(func.count().label("documents"), *labelled)
+
+
+@cache
+def _summed(part: str) -> Select[Any]:
+    """The largest sums of one part of the counts by name; `total` is that of all names."""
+    documents = _documents(MAX_DOCUMENTS)
+    each = (
+        func.jsonb_each_text(documents.c.counts[part])
+        .table_valued("name", "urls", name="each")
+        .render_derived()
+    )
+    urls = func.sum(cast(each.c.urls, BigInteger))
+    return (
+        select(each.c.name, urls.label("urls"), func.sum(urls).over().label("total"))
+        .select_from(documents)
+        .join(each, true())
+        .group_by(each.c.name)
+        .order_by(urls.desc(), each.c.name)
+        .limit(bindparam("rows", type_=BigInteger()))
+    )
+
+
+MAX_EXAMINED = 10_000
+FIRST_STEP_OF_SEARCH = 2_000
+GROWTH_OF_STEPS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class UrlView:
+    """A stored URL as shown to clients; `sitemap` is the URL of the document that lists it.
+
+    `lastmod_text` is the date as listed, None where that is a full timestamp.
+    """
+
+    url: str
+    lastmod: datetime | None
+    changefreq: str | None
+    priority: float | None
+    sitemap: str
+    sitemap_id: UUID
+    first_seen_at: datetime
+    removed_at: datetime | None
+    extras: dict[str, Any] | None
+    lastmod_text: str | None
+    domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class UrlPage(Page[UrlView]):
+    """A page of URLs. The first one says which number of the change feed it is not older than.
+
+    `total` is the number of all URLs of the list, on its first page and where a counter has it.
+    """
+
+    as_of_seq: int | None = None
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PagePosition:
+    """A row in the order of the list; the next row is behind it."""
+
+    sitemap_id: UUID
+    url_hash: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundUrls:
+    """The URLs of one read, and the position behind them; None at the end of the list."""
+
+    views: list[UrlView]
+    place: PagePosition | None
+    examined: int
+
+
+@dataclass(frozen=True, slots=True)
+class UrlSource:
+    """The stored URLs of some documents, and which of them to show.
+
+    `at_seq` is the number of the change feed whose state is shown; None for the present.
+    """
+
+    sitemaps: ColumnElement[bool]
+    wanted: UrlFilter
+    at_seq: int | None = None
+
+    def window(self, after: PagePosition | None, rows: int) -> Subquery:
+        """The next URLs after a position, at most `rows`, in the order of (sitemap, hash)."""
+        documents = and_(self.sitemaps, is_in_sitemap(self.wanted), Domain.deleted_at.is_(None))
+        if self.wanted.url is not None:
+            found = _same_url(documents, self.wanted.url, after, rows)
+        else:
+            found = _next_rows(documents, after, rows)
+        return found if self.at_seq is None else as_of(found, self.at_seq)
+
+
+async def list_domain_urls(
+    session: AsyncSession,
+    domain_id: UUID,
+    wanted: UrlFilter = UrlFilter(),
+    *,
+    at: PointInTime | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> UrlPage:
+    """The URLs of a site in the order of (sitemap, hash), now or as they were."""
+    if at is not None:
+        return await _list_past_urls(session, domain_id, wanted, at, limit, cursor)
+    scope = CursorScope("domain urls", (domain_id, *wanted.key))
+    total = select(Domain.url_count).where(Domain.id == domain_id)
+    if wanted.sitemap is not None:
+        of_site = Sitemap.domain_id == domain_id
+        total = select(Sitemap.url_count).where(of_site, is_in_sitemap(wanted))
+    source = source_of_urls(domain_id, wanted)
+    return await _list(session, source, scope, total, limit, cursor)
+
+
+async def _list_past_urls(
+    session: AsyncSession,
+    domain_id: UUID,
+    wanted: UrlFilter,
+    at: PointInTime,
+    limit: int | None,
+    cursor: str | None,
+) -> UrlPage:
+    """The URLs of a site as they were.
+
+    A cursor has the number of its first page: a scan that is published meanwhile, and that ended
+    before the time, does not change the list.
+    """
+    at_seq = at if isinstance(at, int) else None
+    pages = CursorScope("past urls", (domain_id, at_seq, *wanted.key))
+    known, inner = pages.read(cursor, _parse_past_cursor) or (None, None)
+    number = await find_past_number(session, domain_id, at if known is None else known)
+    scope = CursorScope("urls at a number", (number,))
+    source = source_of_urls(domain_id, wanted, at_seq=number)
+    page = await _list(session, source, scope, None, limit, inner)
+    behind = page.next_cursor and pages.write(number, page.next_cursor)
+    return replace(page, next_cursor=behind, as_of_seq=page.as_of_seq and number)
+
+
+async def list_sitemap_urls(
+    session: AsyncSession,
+    sitemap_id: UUID,
+    wanted: UrlFilter = UrlFilter(),
+    *,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> UrlPage:
+    """The URLs of one document in the order of their hash."""
+    scope = CursorScope("sitemap urls", (sitemap_id, *wanted.key))
+    total = select(Sitemap.url_count).where(Sitemap.id == sitemap_id)
+    source = UrlSource(Sitemap.id == sitemap_id, wanted)
+    return await _list(session, source, scope, total, limit, cursor)
+
+
+def source_of_urls(
+    domain_id: UUID | None,
+    wanted: UrlFilter,
+    tag: str | None = None,
+    *,
+    at_seq: int | None = None,
+) -> UrlSource:
+    """The URLs of a site, also as they were at a number, or of all sites or those with a tag."""
+    if at_seq is not None and wanted.state is not ListingState.LISTED:
+        raise InputError("At a past time or number, only listed URLs are known.")
+    if domain_id is not None:
+        return UrlSource(Sitemap.domain_id == domain_id, wanted, at_seq)
+    return UrlSource(true() if tag is None else has_tag(tag), wanted)
+
+
+async def search_urls(
+    session: AsyncSession,
+    wanted: UrlFilter = UrlFilter(),
+    *,
+    tag: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> UrlPage:
+    """The URLs of all sites, or of those with a tag, in the order of (sitemap, hash)."""
+    scope = CursorScope("all urls", (tag, *wanted.key))
+    return await _list(session, source_of_urls(None, wanted, tag), scope, None, limit, cursor)
+
+
+async def _list(
+    session: AsyncSession,
+    source: UrlSource,
+    scope: CursorScope,
+    total: Select[int] | None,
+    limit: int | None,
+    cursor: str | None,
+) -> UrlPage:
+    """One page of a list of URLs; the first one has the total and the number of the feed."""
+    place = scope.read(cursor, _parse_url_position)
+    as_of_seq = known = None
+    if cursor is None:
+        # Before the rows, so that no change after this number is missing from the feed after them.
+        as_of_seq = (await read_head(session)).seq
+        if total is not None and source.wanted.is_unfiltered:
+            known = (await session.execute(total)).scalar()
+    found = await read_urls(session, source, place, page_size(limit))
+    behind = None
+    if found.place is not None:
+        behind = scope.write(found.place.sitemap_id, found.place.url_hash)
+    return UrlPage(found.views, behind, found.examined, as_of_seq, known)
+
+
+async def read_urls(
+    session: AsyncSession, source: UrlSource, place: PagePosition | None, size: int
+) -> FoundUrls:
+    """Look at growing windows of rows until the page is full, the list ends or enough is read."""
+    room = PageCapacity(size)
+    step = size + 1 if source.wanted.shows_most_rows else FIRST_STEP_OF_SEARCH
+    views: list[UrlView] = []
+    examined = 0
+    while True:
+        step = min(step, MAX_EXAMINED - examined)
+        statement = _hits_and_last(source.window(place, step), source.wanted, size - len(views))
+        end, is_last = await _take_hits(session, statement, room, views)
+        if end is None:
+            return FoundUrls(views, None, examined)
+        examined += end.place
+        place = PagePosition(end.sitemap_id, end.url_hash)
+        if is_last and end.place < step:
+            return FoundUrls(views, None, examined)
+        if room.is_full or examined == MAX_EXAMINED:
+            return FoundUrls(views, place, examined)
+        step *= GROWTH_OF_STEPS
+
+
+async def _take_hits(
+    session: AsyncSession, statement: Select[Any], room: PageCapacity, views: list[UrlView]
+) -> tuple[Any, bool]:
+    """Add hits while the page has room. Return the last row read and whether none follows it."""
+    end = None
+    async with aclosing(stream_rows(session, statement, room)) as rows:
+        async for row in rows:
+            if room.is_full:
+                return end, False
+            end = row
+            if row.hit:
+                views.append(_url_view(row))
+                room.add(views[-1])
+    return end, True
+
+
+def _parse_url_position(parts: Sequence[str]) -> PagePosition:
+    """The position in a list of URLs that a pagination cursor names."""
+    sitemap_id, url_hash = parts
+    return PagePosition(UUID(sitemap_id), parse_bigint(url_hash))
+
+
+def _parse_past_cursor(parts: Sequence[str]) -> tuple[int, str]:
+    """The number and the cursor of the list at this number that a cursor of past URLs has."""
+    number, inner = parts
+    return parse_bigint(number), inner
+
+
+def _hits_and_last(window: Subquery, wanted: UrlFilter, need: int) -> Select[Any]:
+    """The hits of a window, and always its last row, after which the next window starts."""
+    order = (window.c.sitemap_id, window.c.url_hash)
+    marked = select(
+        *window.c,
+        is_hit(window.c, wanted).label("hit"),
+        func.row_number().over(order_by=order).label("place"),
+        func.lead(window.c.url_hash).over(order_by=order).is_(None).label("is_last"),
+    ).subquery("marked")
+    return (
+        select(*marked.c)
+        .where(marked.c.hit | marked.c.is_last)
+        .order_by(marked.c.place)
+        .limit(need + 1)
+    )
+
+
+def _next_rows(sitemaps: ColumnElement[bool], after: PagePosition | None, rows: int) -> Subquery:
+    """The URLs of documents behind a position, by their primary key."""
+    start: ColumnElement[int] = literal(MIN_BIGINT)
+    if after is not None:
+        first = Sitemap.id > after.sitemap_id
+        if after.url_hash < MAX_BIGINT:
+            first = Sitemap.id >= after.sitemap_id
+            start = case((Sitemap.id == after.sitemap_id, after.url_hash + 1), else_=start)
+        sitemaps = and_(sitemaps, first)
+    listings = (
+        select(SitemapUrl)
+        .where(SitemapUrl.sitemap_id == Sitemap.id, SitemapUrl.url_hash >= start)
+        .order_by(SitemapUrl.url_hash)
+        .limit(rows)
+        .correlate(Sitemap)
+        .lateral("listings")
+    )
+    found = _url_view_columns(listings.c).join_from(Sitemap, listings, true())
+    return _with_domain(found, sitemaps).order_by(listings.c.url_hash).limit(rows).subquery()
+
+
+def _same_url(
+    sitemaps: ColumnElement[bool], url: str, after: PagePosition | None, rows: int
+) -> Subquery:
+    """The documents behind a position, at most `rows`, each with its row of a URL if it has one."""
+    key = literal(url_hash(url))
+    listing = (
+        select(SitemapUrl)
+        .where(SitemapUrl.sitemap_id == Sitemap.id, SitemapUrl.url_hash == key)
+        .limit(1)
+        .correlate(Sitemap)
+        .lateral("listing")
+    )
+    if after is not None:
+        sitemaps = and_(sitemaps, Sitemap.id > after.sitemap_id)
+    others = [column for column in listing.c if column.name != "url_hash"]
+    found = _url_view_columns([key.label("url_hash"), *others])
+    joined = found.join_from(Sitemap, listing, true(), isouter=True)
+    return _with_domain(joined, sitemaps).limit(rows).subquery()
+
+
+def _with_domain(rows: Select[Any], sitemaps: ColumnElement[bool]) -> Select[Any]:
+    """The rows of documents that meet a condition, with the name of their site, in order."""
+    joined = rows.join(Domain, Domain.id == Sitemap.domain_id)
+    return joined.where(sitemaps).order_by(Sitemap.id)
+
+
+def _url_view_columns(listings: Any) -> Select[Any]:
+    """The columns that a read statement needs for a `UrlView`."""
+    skipped = {"sitemap_id", "fingerprint", "missing_scan_id", "entry_digest"}
+    return select(
+        Sitemap.id.label("sitemap_id"),
+        Sitemap.url.label("sitemap"),
+        Domain.domain.label("domain"),
+        *(column for column in listings if column.name not in skipped),
+    )
+
+
+def _url_view(row: Any) -> UrlView:
+    """The view of one URL from a row of the read statement."""
+    return UrlView(
+        url=row.url,
+        lastmod=row.lastmod,
+        changefreq=row.changefreq,
+        # Stored in four bytes: 0.8 would come back as 0.800000011920929.
+        priority=None if row.priority is None else round(row.priority, 6),
+        sitemap=row.sitemap,
+        sitemap_id=row.sitemap_id,
+        first_seen_at=row.first_seen_at,
+        removed_at=row.removed_at,
+        extras=row.extras,
+        lastmod_text=restored_text(row.lastmod, row.lastmod_text),
+        domain=row.domain,
+    )
+
+
+CHANGE_COLUMNS = (
+    "scan_id",
+    "sitemap_id",
+    "url_hash",
+    "kind",
+    "url",
+    "before",
+    "after",
+    "previous_sitemap_id",
+    "evidence",
+    "not_before",
+    "not_after",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UrlHistoryPage(Page[ChangeView]):
+    """The changes of one URL, newest first; on the first page also its entries in documents.
+
+    `entries_cursor` is that of `list_domain_urls` with this URL and all states; None if no other
+    document can have an entry. Otherwise even a URL without entries may be listed.
+    """
+
+    entries: Sequence[UrlView] = ()
+    entries_cursor: str | None = None
+
+
+async def list_url_history(
+    session: AsyncSession,
+    domain_id: UUID,
+    url: str,
+    *,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> UrlHistoryPage:
+    """What is stored about a URL of a site, exactly as listed."""
+    scope = CursorScope("url history", (domain_id, url))
+    before = scope.read(cursor, _parse_history_position)
+    statement = _select_changes(domain_id, url)
+    if before is not None:
+        position = tuple_(SCANS.c.published_seq, URL_CHANGES.c.sitemap_id)
+        statement = statement.where(position < tuple_(*map(literal, before)))
+    names = [str(column.key) for column in statement.selected_columns]
+    page = await read_page(
+        session,
+        statement,
+        page_size(limit),
+        lambda *row: change_view(SimpleNamespace(**dict(zip(names, row, strict=True)))),
+        lambda row: scope.write(row.number, row.sitemap_id),
+    )
+    if cursor is not None:
+        return UrlHistoryPage(page.items, page.next_cursor)
+    wanted = UrlFilter(url=url, state=ListingState.ALL)
+    found = await list_domain_urls(session, domain_id, wanted, limit=MAX_LIMIT)
+    return UrlHistoryPage(
+        page.items, page.next_cursor, entries=found.items, entries_cursor=found.next_cursor
+    )
+
+
+def _select_changes(domain_id: UUID, url: str) -> Select[Any]:
+    """The published changes of a URL in all documents of a site, newest first."""
+    changes, previous = URL_CHANGES.c, SITEMAPS.alias("previous")
+    return (
+        select(
+            SCANS.c.published_seq.label("number"),
+            null().label("event_id"),
+            DOMAINS.c.domain,
+            SITEMAPS.c.url.label("sitemap"),
+            previous.c.url.label("previous_sitemap"),
+            null().label("data"),
+            *(changes[name] for name in CHANGE_COLUMNS),
+        )
+        .select_from(SITEMAPS)
+        .join(DOMAINS, DOMAINS.c.id == SITEMAPS.c.domain_id)
+        .join(URL_CHANGES, changes.sitemap_id == SITEMAPS.c.id)
+        .join(SCANS, SCANS.c.id == changes.scan_id)
+        .outerjoin(previous, previous.c.id == changes.previous_sitemap_id)
+        .where(
+            SITEMAPS.c.domain_id == domain_id,
+            changes.url_hash == url_hash(url),
+            changes.url == url,
+            SCANS.c.published_seq.is_not(None),
+        )
+        .order_by(SCANS.c.published_seq.desc(), changes.sitemap_id.desc())
+    )
+
+
+def _parse_history_position(parts: Sequence[str]) -> tuple[int, UUID]:
+    """The position in the history of a URL, from the parts of a pagination cursor."""
+    number, sitemap_id = parts
+    return parse_bigint(number), UUID(sitemap_id)

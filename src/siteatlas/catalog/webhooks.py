@@ -1,0 +1,823 @@
+"""Write statements on webhook endpoints: create, change, delete. The caller owns the transaction.
+
+Every change takes a new fence, so that a process that is sending stops and another one continues
+with the new values. What is sent is recorded by `webhook_deliveries.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Interval,
+    ScalarSelect,
+    Select,
+    SmallInteger,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    tuple_,
+    union_all,
+    update,
+)
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute, aliased
+
+from siteatlas.catalog.change_feed import (
+    URL_KINDS,
+    ChangeView,
+    FeedFilter,
+    FeedHeadView,
+    FeedPosition,
+    read_changes,
+    read_head,
+)
+from siteatlas.catalog.paging import (
+    CursorScope,
+    Page,
+    bigint_key,
+    page_size,
+    read_page,
+    select_view,
+    uuid_key,
+)
+from siteatlas.catalog.urls import delete_rows
+from siteatlas.errors import WebhookNotFound
+from siteatlas.storage.models import (
+    DisabledReason,
+    Domain,
+    FeedEvent,
+    FeedEventKind,
+    FeedHead,
+    MessageType,
+    Scan,
+    ScanState,
+    WebhookDelivery,
+    WebhookEndpoint,
+)
+from siteatlas.storage.schema import FEED_HEAD, WEBHOOK_DELIVERIES, WEBHOOK_ENDPOINTS
+
+# The highest rank of a message within a number: all messages of the number are done.
+LAST_RANK = 9
+# What an endpoint has when no attempt at its next message has failed.
+FRESH = {"failures": 0, "failing_since": None, "next_attempt_at": None}
+
+
+async def insert_endpoint(
+    session: AsyncSession,
+    *,
+    url: str,
+    description: str,
+    types: Sequence[str],
+    domains: Sequence[str] | None,
+    secret: str,
+    created_by: UUID,
+) -> UUID:
+    """Store an endpoint whose position is the head of the feed; return its id."""
+    statement = (
+        insert(WEBHOOK_ENDPOINTS)
+        .values(
+            url=url,
+            description=description,
+            types=list(types),
+            domains=None if domains is None else list(domains),
+            secret=secret,
+            created_by=created_by,
+            position=select(FEED_HEAD.c.seq).scalar_subquery(),
+            position_rank=LAST_RANK,
+        )
+        .returning(WEBHOOK_ENDPOINTS.c.id)
+    )
+    ident: UUID = (await session.execute(statement)).scalar_one()
+    return ident
+
+
+async def change_endpoint(session: AsyncSession, endpoint_id: UUID, **values: Any) -> bool:
+    """Set columns of an endpoint and try its next message at once; False if there is none."""
+    return await _update(session, endpoint_id, **FRESH, **values)
+
+
+async def enable_endpoint(session: AsyncSession, endpoint_id: UUID) -> bool:
+    """Deliver to an endpoint again, from its position."""
+    return await _update(session, endpoint_id, **FRESH, disabled_at=None, disabled_reason=None)
+
+
+async def disable_endpoint(session: AsyncSession, endpoint_id: UUID) -> bool:
+    """Stop delivering to an endpoint; it keeps its position."""
+    disabled_at = func.coalesce(WEBHOOK_ENDPOINTS.c.disabled_at, func.now())
+    reason = DisabledReason.REQUESTED
+    return await _update(session, endpoint_id, disabled_at=disabled_at, disabled_reason=reason)
+
+
+async def move_endpoint(session: AsyncSession, endpoint_id: UUID, after_seq: int) -> bool:
+    """Continue an endpoint behind a number of the feed."""
+    return await _update(session, endpoint_id, **FRESH, position=after_seq, position_rank=LAST_RANK)
+
+
+async def rotate_endpoint_secret(
+    session: AsyncSession, endpoint_id: UUID, secret: str, *, overlap: timedelta
+) -> bool:
+    """Give an endpoint a new secret; messages are signed with the old one too for a while."""
+    return await _update(
+        session,
+        endpoint_id,
+        secret=secret,
+        previous_secret=WEBHOOK_ENDPOINTS.c.secret,
+        previous_secret_until=func.now() + overlap,
+    )
+
+
+async def delete_endpoint(session: AsyncSession, endpoint_id: UUID) -> bool:
+    """Delete an endpoint with its deliveries; False if there is none with this id."""
+    statement = delete(WEBHOOK_ENDPOINTS).where(WEBHOOK_ENDPOINTS.c.id == endpoint_id)
+    found = await session.execute(statement.returning(WEBHOOK_ENDPOINTS.c.id))
+    return found.scalar_one_or_none() is not None
+
+
+async def _update(session: AsyncSession, endpoint_id: UUID, **values: Any) -> bool:
+    """Set columns of an endpoint and take it from the worker that is sending to it."""
+    statement = (
+        update(WEBHOOK_ENDPOINTS)
+        .where(WEBHOOK_ENDPOINTS.c.id == endpoint_id)
+        .values(fence=WEBHOOK_ENDPOINTS.c.fence + 1, lease_until=None, **values)
+        .returning(WEBHOOK_ENDPOINTS.c.id)
+    )
+    return (await session.execute(statement)).scalar_one_or_none() is not None
+
+
+# Longer than one attempt may take, with what is read and written around it.
+LEASE = timedelta(seconds=30)
+NO_TIME = timedelta(0)
+PRUNED_PER_CALL = 5_000
+# Deliveries of an endpoint that are kept at most, however recent they are.
+MAX_KEPT_DELIVERIES = 10_000
+
+_COLUMNS = WEBHOOK_ENDPOINTS.c
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedEndpoint:
+    """An endpoint that this process sends to, and where it stands in the feed."""
+
+    id: UUID
+    url: str
+    types: list[str]
+    domains: list[str] | None
+    position: int
+    position_rank: int
+    failures: int
+    fence: int
+    secret: str = field(repr=False)
+    previous_secret: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NewDelivery:
+    """One attempt to deliver a message, as the log shows it."""
+
+    message_id: str
+    type: str
+    seq: int | None
+    domain: str | None
+    attempt: int
+    delivered: bool
+    http_status: int | None
+    error_code: str | None
+    seconds: float
+
+
+SECRETS = (
+    _COLUMNS.secret,
+    case((_COLUMNS.previous_secret_until > func.now(), _COLUMNS.previous_secret)),
+)
+CLAIMED = (
+    _COLUMNS.id,
+    _COLUMNS.url,
+    _COLUMNS.types,
+    _COLUMNS.domains,
+    _COLUMNS.position,
+    _COLUMNS.position_rank,
+    _COLUMNS.failures,
+    _COLUMNS.fence,
+    *SECRETS,
+)
+
+
+def _is_behind() -> ColumnElement[bool]:
+    """SQL condition: there may be messages between the position of an endpoint and the head."""
+    head = select(FEED_HEAD.c.seq).scalar_subquery()
+    return tuple_(_COLUMNS.position, _COLUMNS.position_rank) < tuple_(head, literal(LAST_RANK))
+
+
+def _claim_statement() -> Any:
+    """Claim endpoints that have something to be sent; the one that waited longest comes first."""
+    due = (
+        select(_COLUMNS.id)
+        .where(
+            _COLUMNS.disabled_at.is_(None),
+            or_(_COLUMNS.lease_until.is_(None), _COLUMNS.lease_until <= func.now()),
+            or_(_COLUMNS.next_attempt_at.is_(None), _COLUMNS.next_attempt_at <= func.now()),
+            _is_behind(),
+        )
+        .order_by(_COLUMNS.lease_until.nulls_first())
+        .limit(bindparam("most", type_=BigInteger()))
+        .with_for_update(skip_locked=True)
+        .cte("due")
+    )
+    return (
+        update(WEBHOOK_ENDPOINTS)
+        .where(_COLUMNS.id == due.c.id)
+        .values(fence=_COLUMNS.fence + 1, lease_until=func.now() + LEASE)
+        .returning(*CLAIMED)
+    )
+
+
+CLAIM = _claim_statement()
+ANY_ENABLED = select(select(_COLUMNS.id).where(_COLUMNS.disabled_at.is_(None)).exists())
+
+
+async def claim_endpoints(session: AsyncSession, most: int) -> list[ClaimedEndpoint]:
+    """Claim up to `most` endpoints that have something to be sent."""
+    rows = await session.execute(CLAIM, {"most": most})
+    return [ClaimedEndpoint(*row) for row in rows]
+
+
+async def any_endpoint_enabled(session: AsyncSession) -> bool:
+    """Whether at least one endpoint is enabled."""
+    return bool(await session.scalar(ANY_ENABLED))
+
+
+async def load_endpoint(session: AsyncSession, endpoint_id: UUID) -> ClaimedEndpoint | None:
+    """An endpoint with its secrets, without claiming it; for a test message."""
+    statement = select(*CLAIMED).where(_COLUMNS.id == endpoint_id)
+    row: Any = (await session.execute(statement)).one_or_none()
+    return None if row is None else ClaimedEndpoint(*row)
+
+
+async def renew_lease(session: AsyncSession, endpoint: ClaimedEndpoint) -> bool:
+    """Hold an endpoint for one more attempt; False if the claim is no longer valid.
+
+    The lease counts from now, not from the beginning of a transaction that may have waited.
+    """
+    return await _update_claimed(session, endpoint, lease_until=func.clock_timestamp() + LEASE)
+
+
+async def record_delivered(
+    session: AsyncSession,
+    endpoint: ClaimedEndpoint,
+    delivery: NewDelivery,
+    rank: int,
+    *,
+    keep_lease: bool,
+) -> bool:
+    """Record a delivered message, and renew the lease or end it; False if the claim is invalid."""
+    is_valid = await _update_claimed(
+        session,
+        endpoint,
+        position=delivery.seq,
+        position_rank=rank,
+        **FRESH,
+        last_attempt_at=func.now(),
+        last_delivered_at=func.now(),
+        lease_until=func.now() + (LEASE if keep_lease else NO_TIME),
+    )
+    if is_valid:
+        await _insert_delivery(session, endpoint.id, delivery)
+    return is_valid
+
+
+async def record_failed(
+    session: AsyncSession,
+    endpoint: ClaimedEndpoint,
+    delivery: NewDelivery | None,
+    rank: int,
+    *,
+    retry_seconds: float,
+    disable: DisabledReason | None,
+) -> bool:
+    """Record a failed attempt and release the endpoint; False if the claim is no longer valid.
+
+    The endpoint moves to just before the message that failed, so that `is_just_before` tells
+    whether the failures are those of its next message. Without a delivery, it failed before its
+    next message was known.
+    """
+    values: dict[str, Any] = {
+        "failures": endpoint.failures + 1,
+        "failing_since": _failing_since(endpoint),
+        "next_attempt_at": func.now() + literal(timedelta(seconds=retry_seconds), Interval()),
+        "last_attempt_at": func.now(),
+        "lease_until": func.now(),
+    }
+    if disable is not None:
+        values |= {"disabled_at": func.now(), "disabled_reason": disable}
+    if delivery is not None and delivery.seq is not None:
+        values["position"], values["position_rank"] = _place_before(delivery.seq, rank)
+    is_valid = await _update_claimed(session, endpoint, **values)
+    if is_valid and delivery is not None:
+        await _insert_delivery(session, endpoint.id, delivery)
+    return is_valid
+
+
+def _failing_since(endpoint: ClaimedEndpoint) -> ColumnElement[Any]:
+    """SQL expression: when the first of the failures was, of which there is now one more."""
+    if not endpoint.failures:
+        return func.now()
+    return func.coalesce(_COLUMNS.failing_since, func.now())
+
+
+def is_just_before(endpoint: ClaimedEndpoint, seq: int, rank: int) -> bool:
+    """Whether no other message can be between the position of an endpoint and this one."""
+    return (endpoint.position, endpoint.position_rank) == _place_before(seq, rank)
+
+
+def _place_before(seq: int, rank: int) -> tuple[int, int]:
+    """The last position before a message, as a number and a rank."""
+    return (seq, rank - 1) if rank else (seq - 1, LAST_RANK)
+
+
+async def pass_numbers(
+    session: AsyncSession, endpoint: ClaimedEndpoint, seq: int, *, keep_lease: bool
+) -> bool:
+    """Move an endpoint behind numbers that have nothing for it; renew the lease or end it.
+
+    If it has failures, they were at a message that is gone.
+    """
+    return await _update_claimed(
+        session,
+        endpoint,
+        **FRESH,
+        position=seq,
+        position_rank=LAST_RANK,
+        lease_until=func.now() + (LEASE if keep_lease else NO_TIME),
+    )
+
+
+async def release_endpoints(session: AsyncSession, claimed: Sequence[ClaimedEndpoint]) -> None:
+    """End claims, so that any process can continue at once."""
+    for endpoint in claimed:
+        await _update_claimed(session, endpoint, lease_until=func.now())
+
+
+async def record_test(session: AsyncSession, endpoint_id: UUID, delivery: NewDelivery) -> bool:
+    """Add a test message to the log of an endpoint; False if that was deleted meanwhile."""
+    statement = select(_COLUMNS.id).where(_COLUMNS.id == endpoint_id)
+    if await session.scalar(statement.with_for_update(read=True, key_share=True)) is None:
+        return False
+    await _insert_delivery(session, endpoint_id, delivery)
+    return True
+
+
+async def _insert_delivery(session: AsyncSession, endpoint_id: UUID, delivery: NewDelivery) -> None:
+    """Add an attempt to the log of an endpoint."""
+    values = {name: getattr(delivery, name) for name in delivery.__slots__}
+    await session.execute(insert(WEBHOOK_DELIVERIES), {"endpoint_id": endpoint_id, **values})
+
+
+async def _update_claimed(session: AsyncSession, endpoint: ClaimedEndpoint, **values: Any) -> bool:
+    """Set columns of an endpoint if this claim is still the last one."""
+    statement = (
+        update(WEBHOOK_ENDPOINTS)
+        .where(_COLUMNS.id == endpoint.id, _COLUMNS.fence == endpoint.fence)
+        .values(**values)
+        .returning(_COLUMNS.id)
+    )
+    return (await session.execute(statement)).scalar_one_or_none() is not None
+
+
+async def prune_deliveries(session: AsyncSession, *, days: float) -> int:
+    """Delete attempts that are older than the retention, or beyond the number that is kept."""
+    old = WebhookDelivery.created_at < func.now() - timedelta(days=days)
+    deleted = await delete_rows(session, WebhookDelivery, old, PRUNED_PER_CALL)
+    return deleted or await _prune_surplus(session)
+
+
+async def _prune_surplus(session: AsyncSession) -> int:
+    """Delete the attempts of each endpoint before its newest ones."""
+    oldest_kept = (
+        select(WEBHOOK_DELIVERIES.c.id)
+        .where(WEBHOOK_DELIVERIES.c.endpoint_id == _COLUMNS.id)
+        .order_by(WEBHOOK_DELIVERIES.c.id.desc())
+        .offset(MAX_KEPT_DELIVERIES - 1)
+        .limit(1)
+        .scalar_subquery()
+    )
+    deleted = 0
+    for endpoint_id, oldest in (await session.execute(select(_COLUMNS.id, oldest_kept))).all():
+        if oldest is not None:
+            surplus = (WebhookDelivery.endpoint_id == endpoint_id) & (WebhookDelivery.id < oldest)
+            deleted += await delete_rows(session, WebhookDelivery, surplus, PRUNED_PER_CALL)
+    return deleted
+
+
+RANKS = {
+    MessageType.SCAN_PUBLISHED: 0,
+    MessageType.SCAN_FAILED: 0,
+    MessageType.REMOVALS_HELD: 1,
+    MessageType.ROBOTS_CHANGED: 2,
+}
+EVENTS_OF_SCANS = {
+    MessageType.REMOVALS_HELD: FeedEventKind.REMOVALS_HELD,
+    MessageType.ROBOTS_CHANGED: FeedEventKind.ROBOTS_CHANGED,
+}
+# One step passes at most as many numbers of the feed, each of which is a scan or an event.
+MAX_NUMBERS = 1_000
+# Read in one go, since a burst of publications has a message for each of them.
+MAX_PLACES = 50
+MAX_SAMPLES = 20
+MAX_EVENTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFilter:
+    """Which messages an endpoint gets, and up to which one it has them; no domains means all."""
+
+    types: Collection[str]
+    domains: Collection[str] | None
+    position: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePlace:
+    """Where a message is in the feed."""
+
+    seq: int
+    rank: int
+    type: MessageType
+
+
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """The next messages of an endpoint; without any, there is none up to the number `upper`."""
+
+    places: list[MessagePlace]
+    upper: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFacts:
+    """What a message tells: of a published scan with `samples`, of other types with `events`.
+
+    Samples are changes of URLs.
+
+    `previous_seq` is the number of the published scan of the site before this number.
+    """
+
+    place: MessagePlace
+    domain: str
+    at: datetime
+    scan_id: int | None
+    previous_seq: int | None
+    scan: Scan | None
+    samples: list[ChangeView]
+    events: list[dict[str, Any]]
+
+
+async def next_messages(
+    session: AsyncSession, wanted: MessageFilter, head: FeedHeadView
+) -> Upcoming:
+    """The messages behind a position, in the order of the feed; some of them if there are many.
+
+    Numbers that are no longer retained are passed.
+    """
+    if wanted.position < head.retained_from:
+        wanted = replace(wanted, position=head.retained_from, rank=LAST_RANK)
+    upper = min(wanted.position + MAX_NUMBERS, head.seq)
+    sources = [source.subquery() for source in _sources(wanted, upper)]
+    together = union_all(*(select(source) for source in sources)).subquery("together")
+    first = select(together).order_by(together.c.number, together.c.rank).limit(MAX_PLACES)
+    rows = (await session.execute(first)).all()
+    places = [MessagePlace(row.number, row.rank, MessageType(row.type)) for row in rows]
+    return Upcoming(places, upper)
+
+
+def _sources(wanted: MessageFilter, upper: int) -> Iterator[Select[*tuple[Any, ...]]]:
+    """The first messages behind the position, from each table that has some for the endpoint."""
+    types = set(wanted.types)
+    events = [kind for kind in EVENTS_OF_SCANS if kind in types]
+    if MessageType.SCAN_PUBLISHED in types:
+        kind = MessageType.SCAN_PUBLISHED
+        yield _first(_scans(literal(kind.value), _rank(kind), wanted, upper))
+    if events:
+        yield _first(_events_of_scans(events, wanted, upper))
+    if MessageType.SCAN_FAILED in types:
+        yield _first(_failures(wanted, upper))
+
+
+def _rank(kind: MessageType) -> ColumnElement[int]:
+    """The rank of a type of message as an SQL literal."""
+    return literal(RANKS[kind], SmallInteger())
+
+
+def _first(messages: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+    """The first messages of a source, in the order of the feed."""
+    number, rank = messages.selected_columns["number"], messages.selected_columns["rank"]
+    return messages.order_by(number, rank).limit(MAX_PLACES)
+
+
+def _scans(
+    kind: ColumnElement[str], rank: ColumnElement[int], wanted: MessageFilter, upper: int
+) -> Select[*tuple[Any, ...]]:
+    """The published scans behind the position, of the endpoint's sites."""
+    number = Scan.published_seq
+    statement = (
+        select(number.label("number"), rank.label("rank"), kind.label("type"))
+        .join(Domain, Domain.id == Scan.domain_id)
+        .where(
+            number >= wanted.position,
+            number <= upper,
+            tuple_(number, rank) > tuple_(literal(wanted.position), literal(wanted.rank)),
+            Domain.deleted_at.is_(None),
+        )
+    )
+    if wanted.domains is not None:
+        statement = statement.where(Domain.domain.in_(wanted.domains))
+    return statement
+
+
+def _events_of_scans(
+    types: Collection[MessageType], wanted: MessageFilter, upper: int
+) -> Select[*tuple[Any, ...]]:
+    """The events of published scans that have messages of their own.
+
+    Several events of one kind are one message. They are one row before a limit is applied:
+    otherwise this source would end before the others, and its next messages would be passed.
+    """
+    kinds = {EVENTS_OF_SCANS[kind]: kind for kind in types}
+    type_ = case({kind.value: word.value for kind, word in kinds.items()}, value=FeedEvent.kind)
+    rank = case(
+        {kind.value: _rank(word) for kind, word in kinds.items()},
+        value=FeedEvent.kind,
+    )
+    return (
+        _scans(type_, rank, wanted, upper)
+        .join(FeedEvent, FeedEvent.scan_id == Scan.id)
+        .where(FeedEvent.seq.is_(None), FeedEvent.kind.in_(list(kinds)))
+        .distinct()
+    )
+
+
+def _failures(wanted: MessageFilter, upper: int) -> Select[*tuple[Any, ...]]:
+    """The failed scans behind the position, which have numbers of their own."""
+    kind = MessageType.SCAN_FAILED
+    statement = select(
+        FeedEvent.seq.label("number"), _rank(kind).label("rank"), literal(kind.value).label("type")
+    ).where(
+        FeedEvent.kind == FeedEventKind.SCAN_FAILED,
+        FeedEvent.seq > wanted.position,
+        FeedEvent.seq <= upper,
+    )
+    if wanted.domains is not None:
+        statement = statement.where(FeedEvent.domain.in_(wanted.domains))
+    return statement
+
+
+async def read_message(session: AsyncSession, place: MessagePlace) -> MessageFacts | None:
+    """What a message tells; None if its site was removed meanwhile."""
+    if place.type is MessageType.SCAN_FAILED:
+        return await _read_failure(session, place)
+    found = await session.execute(
+        select(Scan, Domain.domain, _previous_seq(Scan.domain_id, place.seq))
+        .join(Domain, Domain.id == Scan.domain_id)
+        .where(Scan.published_seq == place.seq, Domain.deleted_at.is_(None))
+    )
+    row = found.one_or_none()
+    if row is None:
+        return None
+    scan, domain, previous_seq = row
+    is_of_scan = place.type is MessageType.SCAN_PUBLISHED
+    return MessageFacts(
+        place=place,
+        domain=domain,
+        at=scan.finished_at or scan.started_at,
+        scan_id=scan.id,
+        previous_seq=previous_seq,
+        scan=scan,
+        samples=await _samples(session, scan) if is_of_scan else [],
+        events=[] if is_of_scan else await _events(session, scan, EVENTS_OF_SCANS[place.type]),
+    )
+
+
+async def _read_failure(session: AsyncSession, place: MessagePlace) -> MessageFacts | None:
+    """What is told of a scan that failed; None if the event was removed meanwhile."""
+    statement = select(FeedEvent, _previous_seq(FeedEvent.domain_id, place.seq)).where(
+        FeedEvent.seq == place.seq, FeedEvent.kind == FeedEventKind.SCAN_FAILED
+    )
+    row = (await session.execute(statement)).first()
+    if row is None:
+        return None
+    event, previous_seq = row
+    return MessageFacts(
+        place=place,
+        domain=event.domain,
+        at=event.created_at,
+        scan_id=event.scan_id,
+        previous_seq=previous_seq,
+        scan=None,
+        samples=[],
+        events=[event.data],
+    )
+
+
+def _previous_seq(domain_id: InstrumentedAttribute[UUID], seq: int) -> ScalarSelect[int | None]:
+    """The number of the published scan of a site before a number, as a subquery."""
+    before = aliased(Scan)
+    return (
+        select(before.published_seq)
+        .where(before.domain_id == domain_id, before.published_seq < seq)
+        .where(before.state == ScanState.PUBLISHED)
+        .order_by(before.published_seq.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+
+
+async def _samples(session: AsyncSession, scan: Scan) -> list[ChangeView]:
+    """The first changes of URLs of a published scan; none if they are no longer retained."""
+    if not scan.change_counts or scan.published_seq is None:
+        return []
+    head = await read_head(session)
+    if scan.published_seq <= head.retained_from:
+        return []
+    upper, start = replace(head, seq=scan.published_seq), FeedPosition(scan.published_seq - 1)
+    wanted = FeedFilter(scan.domain_id, URL_KINDS)
+    return (await read_changes(session, wanted, upper, start, MAX_SAMPLES)).items
+
+
+async def _events(session: AsyncSession, scan: Scan, kind: FeedEventKind) -> list[dict[str, Any]]:
+    """The data of the events of a scan of one kind."""
+    statement = (
+        select(FeedEvent.data)
+        .where(FeedEvent.scan_id == scan.id, FeedEvent.seq.is_(None), FeedEvent.kind == kind)
+        .order_by(FeedEvent.id)
+        .limit(MAX_EVENTS)
+    )
+    return list((await session.scalars(statement)).all())
+
+
+STATUSES = ("active", "failing", "disabled")
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookView:
+    """A webhook endpoint; `status` is active, failing or disabled, no domains means all sites.
+
+    All messages up to the number `delivered_seq` were delivered or were not for this endpoint;
+    `head_seq` is the last number of the feed.
+    """
+
+    id: UUID
+    url: str
+    description: str
+    types: list[str]
+    domains: list[str] | None
+    status: str
+    disabled_reason: DisabledReason | None
+    delivered_seq: int
+    head_seq: int
+    failures: int
+    failing_since: datetime | None
+    next_attempt_at: datetime | None
+    last_attempt_at: datetime | None
+    last_delivered_at: datetime | None
+    disabled_at: datetime | None
+    previous_secret_until: datetime | None
+    created_by: UUID
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryView:
+    """One attempt to deliver a message; without a response `http_status` is None."""
+
+    id: int
+    message_id: str
+    type: MessageType
+    seq: int | None
+    domain: str | None
+    attempt: int
+    delivered: bool
+    http_status: int | None
+    error_code: str | None
+    seconds: float
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookLoad:
+    """The number of endpoints by status, and how many numbers the slowest active one is behind."""
+
+    endpoints: dict[str, int]
+    behind: int
+
+
+_STATUS = case(
+    (WebhookEndpoint.disabled_at.is_not(None), "disabled"),
+    (WebhookEndpoint.failures > 0, "failing"),
+    else_="active",
+)
+_IS_WHOLE = WebhookEndpoint.position_rank == LAST_RANK
+_DELIVERED = case((_IS_WHOLE, WebhookEndpoint.position), else_=WebhookEndpoint.position - 1)
+_STILL_VALID = WebhookEndpoint.previous_secret_until > func.now()
+SELECT_WEBHOOKS = select_view(
+    WebhookView,
+    WebhookEndpoint,
+    status=_STATUS,
+    delivered_seq=_DELIVERED,
+    head_seq=select(FeedHead.seq).scalar_subquery(),
+    previous_secret_until=case((_STILL_VALID, WebhookEndpoint.previous_secret_until)),
+)
+
+
+async def list_webhooks(
+    session: AsyncSession, *, limit: int | None = None, cursor: str | None = None
+) -> Page[WebhookView]:
+    """All endpoints by id, including disabled ones."""
+    scope = CursorScope("webhooks")
+    after = scope.read(cursor, uuid_key)
+    found = SELECT_WEBHOOKS if after is None else SELECT_WEBHOOKS.where(WebhookEndpoint.id > after)
+    return await read_page(
+        session,
+        found.order_by(WebhookEndpoint.id),
+        page_size(limit),
+        WebhookView,
+        lambda row: scope.write(row.id),
+    )
+
+
+async def count_webhooks(session: AsyncSession) -> int:
+    """The number of endpoints."""
+    return int(await session.scalar(select(func.count()).select_from(WebhookEndpoint)) or 0)
+
+
+async def find_webhook(session: AsyncSession, endpoint_id: UUID) -> WebhookView:
+    """The endpoint with this id; WebhookNotFound if there is none."""
+    found = await session.execute(SELECT_WEBHOOKS.where(WebhookEndpoint.id == endpoint_id))
+    row = found.one_or_none()
+    if row is None:
+        raise WebhookNotFound
+    return WebhookView(*row)
+
+
+async def list_deliveries(
+    session: AsyncSession,
+    endpoint_id: UUID,
+    *,
+    delivered: bool | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Page[DeliveryView]:
+    """The attempts of an endpoint, newest first; WebhookNotFound if there is no such endpoint."""
+    await find_webhook(session, endpoint_id)
+    scope = CursorScope("deliveries", (endpoint_id, delivered))
+    before = scope.read(cursor, bigint_key)
+    statement = select_view(DeliveryView, WebhookDelivery).where(
+        WebhookDelivery.endpoint_id == endpoint_id
+    )
+    if delivered is not None:
+        statement = statement.where(WebhookDelivery.delivered.is_(delivered))
+    if before is not None:
+        statement = statement.where(WebhookDelivery.id < before)
+    return await read_page(
+        session,
+        statement.order_by(WebhookDelivery.id.desc()),
+        page_size(limit),
+        DeliveryView,
+        lambda row: scope.write(row.id),
+    )
+
+
+async def find_failure(session: AsyncSession, webhook: WebhookView) -> DeliveryView | None:
+    """The last failed attempt of a webhook that is failing; test messages do not count."""
+    if webhook.failing_since is None:
+        return None
+    statement = select_view(DeliveryView, WebhookDelivery).where(
+        WebhookDelivery.endpoint_id == webhook.id,
+        WebhookDelivery.type != MessageType.TEST,
+        WebhookDelivery.delivered.is_(False),
+        WebhookDelivery.created_at >= webhook.failing_since,
+    )
+    newest = await session.execute(statement.order_by(WebhookDelivery.id.desc()).limit(1))
+    row = newest.one_or_none()
+    return None if row is None else DeliveryView(*row)
+
+
+async def webhook_load(session: AsyncSession) -> WebhookLoad:
+    """The state of all endpoints in a few numbers, for metrics."""
+    head = select(FeedHead.seq).scalar_subquery()
+    counted = select(_STATUS.label("status"), func.count(), func.min(_DELIVERED), head)
+    rows = (await session.execute(counted.group_by(_STATUS))).all()
+    behind = [head - oldest for status, _, oldest, head in rows if status != "disabled"]
+    counts = {status: count for status, count, *_ in rows}
+    return WebhookLoad({word: counts.get(word, 0) for word in STATUSES}, max(behind, default=0))

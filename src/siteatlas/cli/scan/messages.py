@@ -1,0 +1,236 @@
+"""What a scan prints on stderr at its end: five lines for a person, one for a log, or an error.
+
+Errors name the site or file as it was typed, with advice; `terminal/errors.py` prints the
+errors of other commands.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+
+from siteatlas.cli.scan.output import EntryFilter, unfetched_children
+from siteatlas.cli.terminal.context import current
+from siteatlas.cli.terminal.errors import advice_for, print_error_with_advice
+from siteatlas.cli.terminal.lines import ProblemLines, ShownProblem, meaning_of
+from siteatlas.cli.terminal.options import counted
+from siteatlas.cli.terminal.output import STATUS_STYLES, percent, print_message
+from siteatlas.errors import AddressError, DnsError, EgressDenied, SiteatlasError
+from siteatlas.net.address import WebAddress, parse_site
+from siteatlas.net.egress import WEB_PORTS, EgressPolicy, Refusal, read_ip
+from siteatlas.scanner.report import ScanReport
+from siteatlas.text import clean_text
+
+MAX_CODES = 6
+MAX_LINES = 10
+LABEL_WIDTH = 10
+PARTIAL_STYLE = STATUS_STYLES["partial"]
+# Below, the clock says more about itself than about the scan.
+MIN_MEASURED_SECONDS = 0.05
+NO_FILE = ", and there is no file of this name here."
+# Endings of names that lead nowhere, in a private network as little as in public.
+DEAD_ENDINGS = frozenset({"alt", "invalid", "onion"})
+PORTS = ", ".join(map(str, sorted(WEB_PORTS)))
+REFUSED_LATER = "its DNS records or a redirect lead to an address that is not public."
+WEB_URL = re.compile("https?://", re.IGNORECASE)
+
+
+def print_summary(report: ScanReport, dated: int, seconds: float) -> None:
+    """Print the summary of a scan: sitemaps, URLs, dates, problems and time, a line each."""
+    unread = _unread(report)
+    print_message("")
+    read = len(report.sitemaps) - unread
+    _print_summary_value("sitemaps", f"{read:,} read" + (f", {unread:,} not" if unread else ""))
+    _print_summary_value("URLs", f"{report.url_count:,}")
+    if report.url_count:
+        _print_summary_value("lastmod", f"{percent(dated / report.url_count)} of the URLs have one")
+    _print_summary_value("problems", problem_words(report))
+    if report.partial:
+        _print_summary_value("PARTIAL", ", ".join(report.reasons), style=PARTIAL_STYLE)
+    _print_summary_value("time", _time_words(report, seconds))
+    if current().verbosity:
+        print_problems(report)
+    elif report.problems:
+        _print_summary_value("", "-v explains these codes and shows where they occur")
+
+
+def print_problems(report: ScanReport) -> None:
+    """Print every problem and faulty document by code, with its meaning and samples."""
+    lines = ProblemLines()
+    for problem in sorted(_shown_problems(report), key=lambda problem: problem.code):
+        for line in lines.of(problem):
+            print_message(f"  {line}")
+
+
+def _shown_problems(report: ScanReport) -> Iterator[ShownProblem]:
+    """The problems and faulty documents of a scan, for its summary with `-v`."""
+    for problem in report.problems:
+        remark = problem.detail or ""
+        yield ShownProblem(problem.code, problem.url, problem.count, problem.samples, remark)
+    for sitemap in report.sitemaps:
+        if sitemap.error_code:
+            yield ShownProblem(sitemap.error_code, sitemap.url, 1, remark=sitemap.outcome)
+
+
+def print_summary_line(report: ScanReport, seconds: float) -> None:
+    """Print the summary in a line, and a line for each of the first problems and faulty documents.
+
+    With `-v` all of them follow, with samples.
+    """
+    partial = f", PARTIAL: {', '.join(report.reasons)}" if report.partial else ""
+    print_message(
+        f"{report.site}: {counted(report.url_count, 'URL')} in "
+        f"{counted(len(report.sitemaps) - _unread(report), 'sitemap')}, "
+        f"{_time_words(report, seconds)}{partial}.",
+        style=PARTIAL_STYLE if report.partial else "",
+    )
+    if current().verbosity:
+        print_problems(report)
+        return
+    lines = list(_fault_lines(report))
+    for line in lines[:MAX_LINES]:
+        print_message(f"  {line}")
+    if len(lines) > MAX_LINES:
+        print_message(f"  … and {len(lines) - MAX_LINES:,} more; -v shows all of them with samples")
+
+
+def _unread(report: ScanReport) -> int:
+    """Documents of which nothing was read; like the service, a scan does not count them."""
+    return sum(sitemap.outcome == "unread" for sitemap in report.sitemaps)
+
+
+def print_unfetched_children(report: ScanReport) -> None:
+    """Print that the sitemaps listed in a local index were not fetched, and how to read one."""
+    children = unfetched_children(report)
+    if children:
+        count = counted(len(children), "sitemap")
+        print_message(f"The file is an index of {count}; a scan of a local file fetches nothing.")
+    # A relative child of a file has no site to fetch it from.
+    readable = next((child.url for child in children if WEB_URL.match(child.url)), None)
+    if readable is not None:
+        print_message(f"Read one: siteatlas scan --only {shlex.quote(readable)}")
+
+
+def print_skipped_sitemaps(report: ScanReport) -> None:
+    """Print how many sitemaps of indexes the filter of the scan left out, and why."""
+    skipped = report.skipped_sitemaps or {}
+    by_address, by_date = skipped.get("by_address", 0), skipped.get("by_date", 0)
+    if by_address or by_date:
+        print_message(
+            f"{report.site}: not read because of the filter: {counted(by_address, 'sitemap')} by "
+            f"address, {counted(by_date, 'sitemap')} by date."
+        )
+
+
+def print_filtered_count(wanted: EntryFilter) -> None:
+    """Print how many URLs the filters left out, with advice if no URL matched `--include`."""
+    if not wanted.left_out:
+        return
+    undated = f", {wanted.undated:,} of them without a lastmod" if wanted.undated else ""
+    nothing_fits = wanted.include is not None and not wanted.kept
+    advice = " A pattern must match the whole URL, such as '*blog*'." if nothing_fits else ""
+    print_message(f"The filters left out {counted(wanted.left_out, 'URL')}{undated}.{advice}")
+
+
+def _fault_lines(report: ScanReport) -> Iterator[str]:
+    """One line for each problem and faulty document, for the summary of a scan."""
+    for problem in report.problems:
+        where = f" in {problem.url}" if problem.url else ""
+        what = f": {problem.detail}" if problem.detail else ""
+        meaning = meaning_of(problem.code)
+        yield f"{problem.code} ({problem.count:,}){where}{what}: {meaning}"
+    for sitemap in report.sitemaps:
+        if sitemap.error_code:
+            yield f"{sitemap.error_code} in {sitemap.url}: {sitemap.outcome}"
+
+
+def problem_words(report: ScanReport) -> str:
+    """Problems by code, the most frequent first."""
+    codes: Counter[str] = Counter()
+    for problem in report.problems:
+        codes[problem.code] += problem.count
+    counted_codes = set(codes)
+    codes.update(
+        s.error_code for s in report.sitemaps if s.error_code and s.error_code not in counted_codes
+    )
+    if not codes:
+        return "none"
+    shown = [f"{code} ({count:,})" for code, count in codes.most_common(MAX_CODES)]
+    more = len(codes) - len(shown)
+    return ", ".join(shown) + (f" and {more} more kinds" if more else "")
+
+
+def _print_summary_value(label: str, text: str, style: str = "") -> None:
+    """Print one labelled line of the summary of a scan."""
+    print_message(f"  {label.ljust(LABEL_WIDTH)}{text}", style=style)
+
+
+def _time_words(report: ScanReport, seconds: float) -> str:
+    """The duration of a scan and its URLs per second, for its summary."""
+    rate = round(report.url_count / seconds) if seconds >= MIN_MEASURED_SECONDS else 0
+    return f"{seconds:.1f} s" + (f", {counted(rate, 'URL')} a second" if rate else "")
+
+
+def print_scan_error(
+    error: SiteatlasError, typed: str, policy: EgressPolicy, *, may_be_file: bool = True
+) -> None:
+    """Print one line that says what went wrong with what was typed, and one line of advice."""
+    message = error.message
+    advice = advice_for(error)
+    if type(error) is EgressDenied:
+        message, advice = _refusal_words(error, parse_site(typed), policy)
+    if may_be_file and _means_neither(error, typed):
+        message = message.removesuffix(".") + NO_FILE
+    print_error_with_advice(error, f"{shown_site(typed)}: {message}", advice)
+
+
+def shown_site(typed: str) -> str:
+    """What was typed, without a user name or password that it may contain."""
+    return clean_text(f"***@{typed.rpartition('@')[2]}" if "@" in typed else typed)
+
+
+def _means_neither(error: SiteatlasError, typed: str) -> bool:
+    """Whether a name that is not a site may have been meant as a file."""
+    if "://" in typed:
+        return False
+    if isinstance(error, (EgressDenied, DnsError)):
+        address = parse_site(typed)
+        unusual = isinstance(error, DnsError) or "." not in address.host
+        return unusual and not address.port_given and read_ip(address.host) is None
+    return type(error) is AddressError
+
+
+def _refusal_words(
+    error: EgressDenied, address: WebAddress, policy: EgressPolicy
+) -> tuple[str, str | None]:
+    """Why an address is refused, and how to open it; no advice for one that never opens."""
+    refusal = policy.refusal(address)
+    has_words = error.message != EgressDenied().message
+    why = error.message
+    if not has_words:
+        why = f"{error.message.removesuffix('.')}: {_refusal_reason(refusal, address)}"
+    dead = address.host.rpartition(".")[2] in DEAD_ENDINGS
+    if policy.is_own(address) or dead or refusal in {Refusal.NEVER_OPENS, Refusal.OURS}:
+        return why, None
+    return why, f"If this is your own site, allow it: --allow {address.host_port}"
+
+
+def _refusal_reason(refusal: Refusal | None, address: WebAddress) -> str:
+    """Why a scan may not contact the address that was typed, for its error message."""
+    match refusal:
+        case Refusal.PORT:
+            return f"port {address.port} is not one of the web ports {PORTS}."
+        case Refusal.RESERVED_NAME if "." not in address.host:
+            return "a name without a dot is not public."
+        case Refusal.RESERVED_NAME:
+            return f"names ending in .{address.host.rpartition('.')[2]} are not public."
+        case Refusal.PRIVATE_ADDRESS:
+            return "it is not a public address."
+        case Refusal.NEVER_OPENS:
+            return "it cannot be allowed by any setting."
+        case Refusal.OURS:
+            return "it is the address of this service."
+        case None:
+            return REFUSED_LATER

@@ -1,1 +1,0 @@
-"""The one-shot scan client behind `siteatlas scan`: targets, formats, live view."""

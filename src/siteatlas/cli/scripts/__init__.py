@@ -1,1 +1,0 @@
-"""The functions behind the programs in `scripts/`."""

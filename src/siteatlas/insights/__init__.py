@@ -1,1 +1,0 @@
-"""All read statements, for the API, the dashboard and the command line. Nothing here writes."""

@@ -1,0 +1,642 @@
+"""Backup and restore of what is stored, as one file that does not depend on the server's version.
+
+What only running processes need is left out.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import sys
+import tarfile
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import mkstemp
+from typing import Any, BinaryIO, Self
+
+import asyncpg
+from sqlalchemy import (
+    Connection,
+    Identity,
+    Table,
+    cast,
+    column,
+    exists,
+    func,
+    inspect,
+    select,
+    table,
+    text,
+    update,
+)
+from sqlalchemy.dialects.postgresql import REGCLASS
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from siteatlas.errors import (
+    BackupInvalid,
+    DatabaseError,
+    DatabaseNotEmpty,
+    InputError,
+    OutputFailed,
+    SchemaNewer,
+    SchemaOutdated,
+)
+from siteatlas.storage.copying import copy_time_limit, translated_copy_faults
+from siteatlas.storage.engine import BACKUP_NAME, translated_faults
+from siteatlas.storage.models import ApiKey, Base, Domain, FeedHead, Job
+from siteatlas.storage.schema import (
+    BASE,
+    UPGRADE_LOCK,
+    check_known,
+    migrate,
+    needed_revision,
+    read_revision,
+    table_of,
+)
+from siteatlas.storage.session import Database
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+END = "end.json"
+PART_BYTES = 4 * 2**20
+MAX_JSON_BYTES = 2**20
+# Level 1 takes a third of the time of the default and makes files that are a quarter larger.
+COMPRESSION = 1
+OWNER_ONLY = 0o600
+MAX_IDENTITY = 2**63 - 1
+# The last six come from JSON that is not of the expected form.
+DAMAGED = (
+    tarfile.TarError,
+    zlib.error,
+    OSError,
+    EOFError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableContents:
+    """A table of a backup: its columns, and the last value of its identity column, if any."""
+
+    name: str
+    columns: tuple[str, ...]
+    identity: tuple[str, int] | None = None
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        """Read an entry of the manifest."""
+        columns = tuple(map(_name, content["columns"]))
+        identity = _identity_archive(content["identity"], columns)
+        return cls(_name(content["name"]), columns, identity)
+
+
+def _text(value: Any) -> str:
+    """A text of the manifest; TypeError if it is something else."""
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _name(value: Any) -> str:
+    """The name of a table or column; ValueError if it cannot be one of ours."""
+    name = _text(value)
+    if not (name.isascii() and name.isidentifier()):
+        raise ValueError
+    return name
+
+
+def _identity_archive(value: Any, columns: tuple[str, ...]) -> tuple[str, int] | None:
+    """The identity column and its last value, None without one; ValueError if it cannot be ours."""
+    if value is None:
+        return None
+    column, last = value
+    if column not in columns or not isinstance(last, int) or not 0 < last <= MAX_IDENTITY:
+        raise ValueError
+    return column, last
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a backup contains, and the schema revision and program version that it comes from."""
+
+    revision: str
+    version: str
+    created_at: str
+    tables: tuple[TableContents, ...]
+
+    def to_json(self) -> bytes:
+        """The first member of the archive."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode()
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        """Read the first member of the archive."""
+        if content["format"] != FORMAT:
+            raise BackupInvalid(
+                f"The backup has the format {content['format']}, which this version of Siteatlas "
+                "does not know. Restore it with the version that wrote it."
+            )
+        return cls(
+            _text(content["revision"]),
+            _text(content["version"]),
+            _text(content["created_at"]),
+            tuple(map(TableContents.from_json, content["tables"])),
+        )
+
+
+class ArchiveWriter:
+    """Writes a backup; without `finish` the file stays invalid."""
+
+    def __init__(self, file: BinaryIO, manifest: Manifest) -> None:
+        self._gzip = gzip.GzipFile("", "wb", COMPRESSION, file, mtime=0)
+        self._tar = tarfile.open(fileobj=self._gzip, mode="w|")  # noqa: SIM115 closed by finish
+        self._rows: dict[str, int] = {}
+        self._add(MANIFEST, manifest.to_json())
+
+    def table(self, name: str) -> TableWriter:
+        """Begin the rows of a table."""
+        return TableWriter(name, self._add)
+
+    def count(self, name: str, rows: int) -> None:
+        """Note how many rows of a table were written."""
+        self._rows[name] = rows
+
+    def finish(self) -> dict[str, int]:
+        """Write the end of the archive; returns the number of rows by table."""
+        self._add(END, json.dumps({"rows": self._rows}).encode())
+        with _write_faults():
+            self._tar.close()
+            self._gzip.close()
+        return self._rows
+
+    def _add(self, name: str, content: bytes) -> None:
+        """Append one member."""
+        member = tarfile.TarInfo(name)
+        member.size, member.mode = len(content), OWNER_ONLY
+        with _write_faults():
+            self._tar.addfile(member, io.BytesIO(content))
+
+
+class TableWriter:
+    """Collects what COPY sends for one table, in parts of `PART_BYTES`.
+
+    A part may end within a row: COPY takes its data cut anywhere, and rows have no limit of size.
+    """
+
+    def __init__(self, name: str, add: Any) -> None:
+        self._name = name
+        self._add = add
+        self._waiting = bytearray()
+        self._parts = 0
+
+    async def write(self, data: bytes) -> None:
+        """Take rows; called by the driver."""
+        self._waiting += data
+        while len(self._waiting) >= PART_BYTES:
+            self._write_part()
+
+    def flush(self) -> None:
+        """Write what is left."""
+        if self._waiting:
+            self._write_part()
+
+    def _write_part(self) -> None:
+        """Write a part, the last of which may be shorter."""
+        self._parts += 1
+        self._add(f"{self._name}/{self._parts:06}.copy", bytes(self._waiting[:PART_BYTES]))
+        del self._waiting[:PART_BYTES]
+
+
+class ArchiveReader:
+    """Reads a backup in the order in which it was written; BackupInvalid if it is damaged."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        with _damage():
+            self._gzip = gzip.GzipFile(fileobj=file, mode="rb")
+            self._tar = tarfile.open(  # noqa: SIM115 the caller closes the file
+                fileobj=self._gzip, mode="r|"
+            )
+            self._next = self._tar.next()
+            self.manifest = Manifest.from_json(self._json(MANIFEST))
+
+    async def rows(self, table: str) -> AsyncIterator[bytes]:
+        """What COPY wrote for this table, which must be the next one in the archive."""
+        while self._next is not None and self._next.name.startswith(f"{table}/"):
+            with _damage():
+                part = self._take(2 * PART_BYTES)
+            yield part
+
+    def finish(self) -> dict[str, int]:
+        """Read the end of the archive, and so its checksum: the number of rows by table."""
+        with _damage():
+            rows = {str(name): int(rows) for name, rows in self._json(END)["rows"].items()}
+            # tarfile stops before the end of the file, where gzip compares the checksum.
+            while self._gzip.read(PART_BYTES):
+                pass
+        return rows
+
+    def _json(self, name: str) -> dict[str, Any]:
+        """The next member, which must be the JSON object of this name."""
+        if self._next is None or self._next.name != name:
+            raise BackupInvalid
+        content: dict[str, Any] = json.loads(self._take(MAX_JSON_BYTES))
+        return content
+
+    def _take(self, most: int) -> bytes:
+        """The content of the next member; the one behind it becomes the next."""
+        member = self._next
+        if member is None or not member.isreg() or member.size > most:
+            raise BackupInvalid
+        file = self._tar.extractfile(member)
+        assert file is not None
+        content = file.read()
+        if len(content) != member.size:
+            raise BackupInvalid
+        self._next = self._tar.next()
+        return content
+
+
+@contextmanager
+def _write_faults() -> Iterator[None]:
+    """Raise OutputFailed for a file that cannot be written.
+
+    The driver, which calls from the middle of a COPY, would report a lost connection.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OutputFailed(f"The backup cannot be written: {error.strerror or error}.") from error
+
+
+@contextmanager
+def _damage() -> Iterator[None]:
+    """Raise BackupInvalid for the many errors by which a damaged archive shows."""
+    try:
+        yield
+    except DAMAGED as error:
+        raise BackupInvalid from error
+
+
+COPY_SECONDS = 86_400.0
+TEXT_FORMAT = "text"
+NOT_SUPPORTED = "0A000"
+
+
+async def copy_out(
+    connection: AsyncConnection,
+    table: str,
+    columns: tuple[str, ...],
+    write: Callable[[bytes], Awaitable[None]],
+) -> int:
+    """Pass the rows of a table to `write`, as COPY gives them; returns their number."""
+    driver: Any = (await connection.get_raw_connection()).driver_connection
+    with translated_copy_faults(driver):
+        async with copy_time_limit(driver, COPY_SECONDS):
+            done = await driver.copy_from_table(
+                table, columns=columns, output=write, format=TEXT_FORMAT, timeout=COPY_SECONDS
+            )
+    return _row_count(done)
+
+
+async def copy_in(
+    connection: AsyncConnection, table: str, columns: tuple[str, ...], rows: AsyncIterator[bytes]
+) -> int:
+    """Send rows to a table in the form in which COPY gave them; returns their number."""
+    driver: Any = (await connection.get_raw_connection()).driver_connection
+    with translated_copy_faults(driver):
+        async with copy_time_limit(driver, COPY_SECONDS):
+            done = await driver.copy_to_table(
+                table, columns=columns, source=rows, format=TEXT_FORMAT, timeout=COPY_SECONDS
+            )
+    return _row_count(done)
+
+
+def _row_count(done: str) -> int:
+    """The number of rows in the answer of the server, such as `COPY 42`."""
+    return int(done.rpartition(" ")[2])
+
+
+async def truncate(connection: AsyncConnection, tables: Iterable[str]) -> None:
+    """Empty tables; refused if a table that is not among them refers to one of them."""
+    try:
+        await connection.execute(text(f"TRUNCATE {_listed(connection, tables)}"))
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) != NOT_SUPPORTED:
+            raise
+        raise DatabaseError(
+            "A table of another program refers to one of Siteatlas, whose rows can therefore not "
+            "be replaced. Restore the backup into another database."
+        ) from error
+
+
+async def analyze(connection: AsyncConnection, tables: Iterable[str]) -> None:
+    """Collect statistics, without which the first queries would be planned for empty tables."""
+    await connection.execute(text(f"ANALYZE {_listed(connection, tables)}"))
+
+
+def _listed(connection: AsyncConnection, tables: Iterable[str]) -> str:
+    """The names of tables as SQL writes them."""
+    return ", ".join(map(connection.dialect.identifier_preparer.quote_identifier, tables))
+
+
+LEFT_OUT = frozenset({"workers", "rate_limits", "browser_sessions"})
+# For this transaction: no limits of time, and values in a form that every server reads alike.
+SESSION_SETTINGS = {
+    "application_name": BACKUP_NAME,
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "datestyle": "ISO, YMD",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+}
+PREPARE = select(*(func.set_config(name, value, True) for name, value in SESSION_SETTINGS.items()))
+
+
+async def write_backup(database: Database, file: BinaryIO) -> dict[str, int]:
+    """Write the database to a file; returns the number of rows by table.
+
+    All rows belong to one snapshot, so that nothing is locked for other processes.
+    """
+    with translated_faults():
+        async with database.engine.connect() as plain:
+            snapshot = await plain.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+            async with snapshot.begin():
+                await snapshot.execute(PREPARE)
+                writer = ArchiveWriter(file, await _describe_tables(snapshot))
+                for table in backed_up_tables():
+                    await _write_table(snapshot, table, writer)
+    return writer.finish()
+
+
+def backed_up_tables() -> list[Table]:
+    """The tables of a backup, each behind those that it refers to."""
+    return [table for table in Base.metadata.sorted_tables if table.name not in LEFT_OUT]
+
+
+async def _describe_tables(connection: AsyncConnection) -> Manifest:
+    """The manifest of a backup that is about to be written."""
+    tables = [
+        TableContents(
+            table.name, _stored_columns(table), await _identity_writing(connection, table)
+        )
+        for table in backed_up_tables()
+    ]
+    moment = datetime.now(UTC).isoformat(timespec="seconds")
+    return Manifest(needed_revision(), version("siteatlas"), moment, tuple(tables))
+
+
+def _stored_columns(table: Table) -> tuple[str, ...]:
+    """The columns of a table whose values are not computed by the server."""
+    return tuple(column.name for column in table.columns if column.computed is None)
+
+
+async def _identity_writing(connection: AsyncConnection, table: Table) -> tuple[str, int] | None:
+    """The identity column of a table and the last value that it took; None without one."""
+    for own in table.columns:
+        if isinstance(own.server_default, Identity):
+            sequence = cast(func.pg_get_serial_sequence(table.name, own.name), REGCLASS)
+            last = await connection.scalar(select(func.pg_sequence_last_value(sequence)))
+            return own.name, int(last or 1)
+    return None
+
+
+async def _write_table(connection: AsyncConnection, table: Table, writer: ArchiveWriter) -> None:
+    """Append the rows of one table."""
+    rows = writer.table(table.name)
+    count = await copy_out(connection, table.name, _stored_columns(table), rows.write)
+    rows.flush()
+    writer.count(table.name, count)
+
+
+STANDARD_STREAM = "-"
+
+
+@contextmanager
+def backup_target(name: str) -> Iterator[BinaryIO]:
+    """A file to write a backup to, readable by its owner only; `-` is stdout.
+
+    It replaces an older file of the same name when it is complete and on disk.
+    """
+    if name == STANDARD_STREAM:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(name)
+    try:
+        with _unfinished(path) as (file, unfinished):
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            unfinished.replace(path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        raise OutputFailed(f"{path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _unfinished(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
+    """A new file next to `path`, deleted at the end if it still has its first name.
+
+    Its name is unique, since two processes may write a backup to one path. Only its owner may read
+    it: a backup holds everything that is stored.
+    """
+    handle, name = mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file, Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _sync_directory(folder: Path) -> None:
+    """Bring the new name of a file to disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def backup_source(name: str) -> Iterator[BinaryIO]:
+    """A file to read a backup from; `-` is stdin."""
+    if name == STANDARD_STREAM:
+        yield sys.stdin.buffer
+        return
+    try:
+        file = Path(name).open("rb")  # noqa: SIM115 closed below
+    except OSError as error:
+        raise InputError(f"{name}: {error.strerror or error}") from error
+    with file:
+        yield file
+
+
+Step = Callable[[AsyncConnection], Awaitable[None]]
+# What the server says about tables, columns and rows that it cannot take.
+REFUSED = (
+    SchemaOutdated,
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+    asyncpg.SyntaxOrAccessError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Revocation:
+    """A key that was revoked in the database that a backup replaces."""
+
+    key_id: str
+    revoked_at: Any
+
+
+async def restore_backup(
+    database: Database,
+    reader: ArchiveReader,
+    *,
+    check: Step,
+    finish: Step,
+    replace: bool = False,
+    renew_feed: bool = True,
+) -> dict[str, int]:
+    """Put the contents of a backup in the place of the database; returns the rows by table.
+
+    `check` runs before any row is deleted, on a database with the current schema; not at all if
+    the database has none. `finish` runs on the restored one. With `renew_feed` the feed gets a new
+    id: positions of readers from before are refused, because events with the same numbers may mean
+    something else now.
+    """
+    with translated_faults():
+        async with database.engine.begin() as connection:
+            await connection.execute(PREPARE)
+            await connection.execute(select(func.pg_advisory_xact_lock(UPGRADE_LOCK)))
+            revocations = await _inspect(connection, check, replace=replace)
+            await _make_tables(connection, reader.manifest)
+            rows = await _load(connection, reader)
+            await connection.run_sync(migrate, needed_revision())
+            if renew_feed:
+                await connection.execute(update(FeedHead).values(feed_id=func.gen_random_uuid()))
+            await _revoke_again(connection, revocations)
+            await finish(connection)
+            await analyze(connection, [each.name for each in backed_up_tables()])
+    return rows
+
+
+async def _inspect(connection: AsyncConnection, check: Step, *, replace: bool) -> list[Revocation]:
+    """Refuse to lose data unasked; returns the keys that must stay revoked.
+
+    An older schema is upgraded first: the queries here and in `check` are for the current one.
+    """
+    if await connection.run_sync(read_revision) is None:
+        return []
+    await connection.run_sync(migrate, needed_revision())
+    await check(connection)
+    if not replace and await _has_data(connection):
+        raise DatabaseNotEmpty
+    revoked = select(ApiKey.id, ApiKey.revoked_at).where(ApiKey.revoked_at.is_not(None))
+    return [Revocation(*row) for row in await connection.execute(revoked)]
+
+
+async def _has_data(connection: AsyncConnection) -> bool:
+    """Whether anybody has used the database."""
+    used = [exists().select_from(table_of(model)) for model in (Domain, Job, ApiKey)]
+    return any((await connection.execute(select(*used))).one())
+
+
+async def _make_tables(connection: AsyncConnection, manifest: Manifest) -> None:
+    """Make empty tables in the schema of the backup.
+
+    Tables of the same schema are emptied instead, which keeps privileges that others have on them.
+    """
+    _check_backup_revision(manifest)
+    _check_backup_tables(manifest)
+    current = await connection.run_sync(read_revision)
+    if current != manifest.revision:
+        if current is not None:
+            await connection.run_sync(migrate, BASE)
+        await connection.run_sync(migrate, manifest.revision)
+    # Those that a backup leaves out refer to others, and new ones have their first rows.
+    await truncate(connection, await connection.run_sync(_our_tables))
+
+
+def _our_tables(connection: Connection) -> list[str]:
+    """The tables of ours that the database has, at whatever revision it is."""
+    return sorted(set(Base.metadata.tables) & set(inspect(connection).get_table_names()))
+
+
+def _check_backup_tables(manifest: Manifest) -> None:
+    """Refuse a backup with tables of other programs; no migration has dropped one of ours yet."""
+    if not {contents.name for contents in manifest.tables} <= set(Base.metadata.tables):
+        raise BackupInvalid
+
+
+def _check_backup_revision(manifest: Manifest) -> None:
+    """Refuse a backup that a newer version wrote."""
+    try:
+        check_known(manifest.revision)
+    except SchemaNewer as error:
+        raise SchemaNewer(
+            f"The backup was written by Siteatlas {manifest.version}, which is newer than this "
+            "version. Restore it with that version."
+        ) from error
+
+
+async def _load(connection: AsyncConnection, reader: ArchiveReader) -> dict[str, int]:
+    """Fill the tables; BackupInvalid unless the number of rows is the one that was written."""
+    rows = {}
+    for contents in reader.manifest.tables:
+        name, source = contents.name, reader.rows(contents.name)
+        with _refused_rows():
+            rows[name] = await copy_in(connection, name, contents.columns, source)
+        if contents.identity is not None:
+            await _continue_identity(connection, name, *contents.identity)
+    if rows != reader.finish():
+        raise BackupInvalid
+    return rows
+
+
+@contextmanager
+def _refused_rows() -> Iterator[None]:
+    """Raise BackupInvalid for contents that the server does not take."""
+    try:
+        yield
+    except REFUSED as error:
+        raise BackupInvalid from error
+
+
+async def _continue_identity(
+    connection: AsyncConnection, name: str, of_column: str, last: int
+) -> None:
+    """Let an identity column go on behind the last value that it took."""
+    sequence = await connection.scalar(select(func.pg_get_serial_sequence(name, of_column)))
+    if sequence is None:
+        raise BackupInvalid
+    greatest = select(func.max(column(of_column))).select_from(table(name)).scalar_subquery()
+    behind = func.greatest(last, func.coalesce(greatest, 1))
+    await connection.execute(select(func.setval(sequence, behind)))
+
+
+async def _revoke_again(connection: AsyncConnection, revocations: list[Revocation]) -> None:
+    """Keep keys revoked that were revoked after the backup was written."""
+    for one in revocations:
+        still_valid = (ApiKey.id == one.key_id) & ApiKey.revoked_at.is_(None)
+        await connection.execute(
+            update(ApiKey).where(still_valid).values(revoked_at=one.revoked_at)
+        )

@@ -1,1 +1,0 @@
-"""The write statements, one module per noun; the caller owns the transaction."""
