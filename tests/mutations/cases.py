@@ -20,6 +20,14 @@ SEQUENCES = "tests/acceptance/test_submit_sequences.py"
 STATUS_LIFE = "tests/acceptance/test_status_life.py"
 STATEMENTS = "tests/architecture/test_statements.py"
 TRANSACTIONS = "tests/architecture/test_transactions.py"
+DEPLOYMENT = "tests/architecture/test_deployment.py"
+SCHEDULER = "tests/integration/scheduler/test_scheduler.py"
+TICKS = "tests/integration/scheduler/test_ticks.py"
+COMPLETION = "tests/integration/queue/test_completion.py"
+PROGRESS = "tests/integration/processor/test_progress.py"
+CONNECTION_POOL = "tests/integration/test_connection_pool.py"
+MIGRATIONS = "tests/integration/test_migrations.py"
+SEED_SCRIPTS = "tests/acceptance/test_seed_scripts.py"
 
 NEWEST_SESSION = """\
 _newest: list[AsyncSession] = []
@@ -377,5 +385,113 @@ MUTATIONS = (
             "async def _write_monitor_update(",
             "SEEN = []\n\n\nasync def _write_monitor_update(",
         ),
+    ),
+    mutation(
+        "a job that runs outside of a worker does not renew its lease",
+        f"{OWN_SESSION}::test_the_lease_is_renewed_for_as_long_as_the_scan_takes",
+        Edit(
+            "siteatlas.processor.processing._keep_lease",
+            "await heartbeat(session, [claim], lease_seconds)",
+            "pass",
+        ),
+    ),
+    mutation(
+        "an unexpected error of one job ends the worker",
+        f"{SCHEDULER}::test_a_job_whose_end_the_database_refuses_does_not_end_the_worker",
+        Edit(
+            "siteatlas.scheduler.consumer.Consumer._run_in_slot",
+            'log.exception("job_end_not_recorded", job_id=str(job.claim.job_id))\n',
+            'log.exception("job_end_not_recorded", job_id=str(job.claim.job_id))\n'
+            "            raise\n",
+        ),
+    ),
+    mutation(
+        "pruning stops at its first unexpected error",
+        f"{SCHEDULER}::test_an_unexpected_error_of_a_step_of_pruning_does_not_stop_the_others",
+        Edit(
+            "siteatlas.scheduler.sitemap_scheduler.prune",
+            'log.exception("prune_failed", what=name)\n',
+            'log.exception("prune_failed", what=name)\n            return\n',
+        ),
+    ),
+    mutation(
+        "a due site that cannot be queued is passed over in silence",
+        f"{TICKS}::test_a_due_site_that_cannot_be_queued_is_a_warning_with_its_reason",
+        Edit(
+            "siteatlas.scheduler.sitemap_scheduler._enqueue_due_site",
+            'log.warning(\n            "due_domain_failed",',
+            'dict(\n            event="due_domain_failed",',
+        ),
+    ),
+    mutation(
+        "a completed job keeps the error of an earlier attempt",
+        f"{COMPLETION}::test_a_job_that_is_completed_shows_no_error_of_an_earlier_attempt",
+        Edit(
+            "siteatlas.queue.completion._completion",
+            "            error=None,\n            error_code=None,\n",
+            "",
+        ),
+    ),
+    mutation(
+        "a job that is set to failed by hand has no end time",
+        f"{OPERATOR_ACTIONS}::test_a_job_that_is_ended_by_hand_has_an_end_time",
+        Edit(
+            "siteatlas.queue.job_service._job_values_for_status",
+            'values["error_code"] = None\n    return values | {"finished_at": func.now()}\n',
+            'values |= {"error_code": None, "finished_at": func.now()}\n    return values\n',
+        ),
+    ),
+    mutation(
+        "progress begins at a half",
+        f"{PROGRESS}::test_a_job_begins_at_zero_and_has_hardly_any_progress_before_it_reads_a_document",
+        Edit("siteatlas.processor.recorder.START_PROGRESS", "0.05", "0.5"),
+    ),
+    mutation(
+        "the progress of a continued scan begins at a half",
+        f"{PROGRESS}::test_a_job_begins_at_zero_and_has_hardly_any_progress_before_it_reads_a_document",
+        Edit(
+            "siteatlas.processor.processing.Processor._continue",
+            "progress=START_PROGRESS",
+            "progress=0.5",
+        ),
+    ),
+    mutation(
+        "a default of a model differs from that of the migrations",
+        f"{MIGRATIONS}::test_the_migrations_make_exactly_the_tables_of_the_models",
+        Edit(
+            "siteatlas.storage.models.jobs.Job.progress",
+            'server_default=text("0")',
+            'server_default=text("0.5")',
+        ),
+    ),
+    mutation(
+        "the connections of the queue stay open when the database is closed",
+        f"{CONNECTION_POOL}::test_a_database_that_is_closed_leaves_no_connection_open",
+        Edit("siteatlas.storage.session.Database.close", "await self.queue.close()", "pass"),
+    ),
+    mutation(
+        "a service opens a session of the queue",
+        f"{TRANSACTIONS}::test_statement_modules_are_given_their_session",
+        Edit(
+            "siteatlas.queue.job_service.JobService.get_by_id",
+            "        statement = select(Job).where(_names(job_id))\n",
+            "        async with get_queue_session() as session:\n            pass\n"
+            "        statement = select(Job).where(_names(job_id))\n",
+        ),
+    ),
+    mutation(
+        "docker-compose.yml sets no variable of the scheduler",
+        f"{DEPLOYMENT}::test_the_worker_is_given_every_variable_of_the_scheduler",
+        Edit("docker-compose.yml", "  SITEMAP_SCHEDULER_", "  # SITEMAP_SCHEDULER_", times=EVERY),
+    ),
+    mutation(
+        "the scripts ignore the batch size",
+        f"{SETTINGS_TESTS}::test_the_scripts_run_as_many_jobs_as_the_batch_size_of_the_environment",
+        Edit("siteatlas.cli.scripts.run_scheduler", "settings.scheduler_batch_size,", "20,"),
+    ),
+    mutation(
+        "add_test_sitemap ignores --reset",
+        f"{SEED_SCRIPTS}::test_a_site_is_added_anew_after_its_waiting_job_was_cancelled",
+        Edit("siteatlas.cli.scripts.queue_site", "if reset:", "if False:"),
     ),
 )

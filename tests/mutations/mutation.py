@@ -19,14 +19,19 @@ class Edit:
     """In the source of `name`, `old` occurs `times` times and becomes `new`.
 
     `name` is a module, a class, a function, a method or a variable, dotted in full, such as
-    `siteatlas.scheduler.consumer.Consumer`. `EVERY` replaces as many occurrences as there are,
-    at least one.
+    `siteatlas.scheduler.consumer.Consumer`; or a file of the project, such as
+    `docker-compose.yml`. `EVERY` replaces as many occurrences as there are, at least one.
     """
 
     name: str
     old: str
     new: str
     times: int | None = 1
+
+    def place(self, package: Path) -> tuple[Path, str]:
+        """The file that the edit changes, and what follows the name of the module."""
+        file = package.parent.parent / self.name
+        return (file, "") if file.is_file() else locate(self.name, package)
 
     def applied_to(self, text: str, qualified: str = "") -> str:
         """The text of the module after the edit of `qualified`, or of all of it.
@@ -54,7 +59,7 @@ class Mutation:
         """The files of `package` that the mutation changes, with their text afterwards."""
         texts: dict[Path, str] = {}
         for edit in self.edits:
-            path, qualified = locate(edit.name, package)
+            path, qualified = edit.place(package)
             text = texts.get(path) or path.read_text(encoding="utf-8")
             texts[path] = edit.applied_to(text, qualified)
         return texts
