@@ -82,7 +82,7 @@ MUTATIONS = (
         "the batch size does not reach the query for due sites",
         f"{SETTINGS_TESTS}::test_due_sites_are_queued_in_batches_of_the_size_in_the_environment",
         Edit(
-            "siteatlas.scheduler.due_sites._enqueue_batch",
+            "siteatlas.scheduler.sitemap_scheduler._enqueue_batch",
             "session, settings.scheduler_batch_size, settings.scan_interval_hours",
             "session, 777, settings.scan_interval_hours",
         ),
@@ -99,12 +99,20 @@ MUTATIONS = (
     mutation(
         "the default limit of process_pending_sitemaps is 500",
         f"{SETTINGS_TESTS}::test_without_a_limit_ten_jobs_are_taken",
-        Edit("siteatlas.scheduler.sitemap_scheduler.process_pending_sitemaps", "limit: int = 10, *", "limit: int = 500, *"),
+        Edit(
+            "siteatlas.scheduler.sitemap_scheduler.process_pending_sitemaps",
+            "limit: int = 10, *",
+            "limit: int = 500, *",
+        ),
     ),
     mutation(
         "get_pending_jobs lists jobs of every type",
         f"{OPERATOR_ACTIONS}::test_pending_jobs_are_listed_by_type_and_up_to_the_limit",
-        Edit("siteatlas.queue.job_service.JobService.get_pending_jobs", ", Job.job_type == job_type)", ")"),
+        Edit(
+            "siteatlas.queue.job_service.JobService.get_pending_jobs",
+            ", Job.job_type == job_type)",
+            ")",
+        ),
     ),
     mutation(
         "jobs of every type are claimed",
@@ -142,7 +150,9 @@ MUTATIONS = (
     mutation(
         "the end of the application leaves the scheduler running",
         f"{APPLICATION}::test_the_end_of_the_lifespan_stops_the_scheduler",
-        Edit("siteatlas.main._run_scheduler_in_lifespan", "        await scheduler.shutdown()\n", ""),
+        Edit(
+            "siteatlas.main._run_scheduler_in_lifespan", "        await scheduler.shutdown()\n", ""
+        ),
     ),
     mutation(
         "the application does not start the scheduler",
@@ -189,13 +199,17 @@ MUTATIONS = (
     mutation(
         "a final failure is logged as information",
         f"{LOG_LINES}::test_a_final_failure_is_a_warning_and_one_that_is_retried_is_not",
-        Edit("siteatlas.processor.processing.Processor", "(log.info if expected else log.warning)(", "log.info("),
+        Edit(
+            "siteatlas.processor.processing.Processor",
+            "(log.info if expected else log.warning)(",
+            "log.info(",
+        ),
     ),
     mutation(
         "an unknown job is passed over in silence",
         f"{OWN_SESSION}::test_an_unknown_job_is_a_warning_and_no_error",
         Edit(
-            "siteatlas.processor.own_session._claim_waiting",
+            "siteatlas.processor.processing._claim_waiting",
             '        log.warning("job_not_found", job_id=str(job_id))\n',
             "",
         ),
@@ -298,7 +312,7 @@ MUTATIONS = (
         "the driver is given SQL as text",
         f"{STATEMENTS}",
         Edit(
-            "siteatlas.storage.statements.url_stream.copy_urls",
+            "siteatlas.catalog.url_copy.copy_urls",
             "        await session.execute(BEGINNING)\n",
             '        await driver.execute("SELECT 1")\n',
         ),
@@ -307,7 +321,7 @@ MUTATIONS = (
         "a second module goes past SQLAlchemy",
         f"{STATEMENTS}",
         Edit(
-            "siteatlas.storage.statements.write_batch.flush_batch",
+            "siteatlas.catalog.write_batch.flush_batch",
             "async def flush_batch(",
             "async def raw(connection):\n    return await connection.get_raw_connection()\n\n\n"
             "async def flush_batch(",
@@ -326,7 +340,7 @@ MUTATIONS = (
         "a route opens its session past the dependencies",
         f"{TRANSACTIONS}::test_routes_are_given_their_session_unless_they_retry",
         Edit(
-            "siteatlas.api.routers.sitemaps.get_sitemap",
+            "siteatlas.api.routers.domain_contents.get_sitemap",
             "    return await find_sitemap(session, sitemap_id)\n",
             "    async with get_session() as session:\n"
             "        return await find_sitemap(session, sitemap_id)\n",
@@ -354,7 +368,7 @@ MUTATIONS = (
         "check_job shows no result",
         f"{SEQUENCES}::test_a_submit_by_http_is_listed_processed_and_shown_with_its_values",
         Edit(
-            "siteatlas.cli.scripts.programs._write_job_fields",
+            "siteatlas.cli.scripts._write_job_fields",
             'write_line(f"Result Data: {job.result_data}")\n    _write_error_line(job)',
             'write_line("Result Data: {}")\n    _write_error_line(job)',
         ),
@@ -362,26 +376,32 @@ MUTATIONS = (
     mutation(
         "check_domain_sitemaps shows nobody as the owner",
         f"{SEQUENCES}::test_a_submit_by_http_is_listed_processed_and_shown_with_its_values",
-        Edit("siteatlas.cli.scripts.programs._write_sitemaps", "Created by: {sitemap.created_by}", "Created by: nobody"),
+        Edit(
+            "siteatlas.cli.scripts._write_sitemaps",
+            "Created by: {sitemap.created_by}",
+            "Created by: nobody",
+        ),
     ),
     mutation(
         "check_job ignores the number that it is given",
         f"{SEQUENCES}::test_a_failed_job_is_shown_with_its_error",
         Edit(
-            "siteatlas.cli.scripts.programs._named_or_newest_job", "return await find_job(session, ident)", "raise JobNotFound"
+            "siteatlas.cli.scripts._named_or_newest_job",
+            "return await find_job(session, ident)",
+            "raise JobNotFound",
         ),
     ),
     mutation(
         "the monitor looks once and repeats what it saw",
         f"{SEQUENCES}::test_the_monitor_sees_a_submitted_job_become_completed",
         Edit(
-            "siteatlas.cli.scripts.programs._write_monitor_update",
+            "siteatlas.cli.scripts._write_monitor_update",
             "    write_state(await scheduler_state())\n",
             "    if not SEEN:\n        SEEN.append(await scheduler_state())\n"
             "    write_state(SEEN[0])\n",
         ),
         Edit(
-            "siteatlas.cli.scripts.programs._write_monitor_update",
+            "siteatlas.cli.scripts._write_monitor_update",
             "async def _write_monitor_update(",
             "SEEN = []\n\n\nasync def _write_monitor_update(",
         ),
