@@ -1,4 +1,10 @@
-"""Write statements for scans: open or continue, publish, or record a failure."""
+"""Scans: opened or continued for a job, summarised, published or ended, and shown.
+
+A scan belongs to one job and survives its attempts: an attempt that finds it running continues it.
+`summarise_scan` counts from rows what was read and what the site has; `publish_scan` writes the
+result and the counters of the site. The number in the change feed comes last, see `change_feed`.
+Statements that every scan runs are built once: building one costs as much as running it.
+"""
 
 from __future__ import annotations
 
@@ -57,71 +63,9 @@ from siteatlas.storage.models import (
 from siteatlas.storage.schema import DOMAINS, JOBS, SCANS, SITEMAP_SCANS, SITEMAPS, URL_CHANGES
 
 NOT_ASKED = "not_asked"
-# Rows of one statement; what is left over by a scan of an older version, retention removes.
-MAX_CLOSED = 20_000
+TROUBLED = (SitemapScanState.UNREAD, SitemapScanState.CUT)
 
-NEVER_ASKED = (SITEMAPS.c.status == SitemapStatus.PENDING) & SITEMAPS.c.type.is_(None)
-PENDING = (SITEMAP_SCANS.c.scan_id == bindparam("scan")) & (
-    SITEMAP_SCANS.c.state == SitemapScanState.PENDING
-)
-
-
-def _pending_sitemap_ids() -> Any:
-    """The sitemaps that a scan leaves pending, as a subquery of the statements that close it."""
-    return (
-        select(SITEMAP_SCANS.c.sitemap_id)
-        .join(SITEMAPS, SITEMAPS.c.id == SITEMAP_SCANS.c.sitemap_id)
-        .where(PENDING)
-        .limit(MAX_CLOSED)
-    )
-
-
-ANY_PENDING = select(select(SITEMAP_SCANS.c.scan_id).where(PENDING).exists())
-BREAK_OFF = (
-    update(SITEMAP_SCANS)
-    .where(PENDING, SITEMAP_SCANS.c.http_status.is_not(None))
-    .values(
-        state=SitemapScanState.CUT,
-        error_code=bindparam("code"),
-        finished_at=func.now(),
-        url_count=stored_url_count(SITEMAP_SCANS.c.sitemap_id),
-    )
-    .returning(SITEMAP_SCANS.c.sitemap_id)
-)
-COUNT_BROKEN_OFF = (
-    update(SITEMAPS)
-    .where(SITEMAPS.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
-    .values(
-        status=SitemapStatus.FAILED,
-        error_code=bindparam("code"),
-        last_read_at=func.now(),
-        url_count=stored_url_count(SITEMAPS.c.id),
-    )
-)
-REMOVE_NEVER_ASKED = delete(SITEMAPS).where(
-    SITEMAPS.c.id.in_(_pending_sitemap_ids().where(NEVER_ASKED))
-)
-CLOSE_UNASKED = (
-    update(SITEMAP_SCANS)
-    .where(PENDING, SITEMAP_SCANS.c.sitemap_id.in_(_pending_sitemap_ids().where(~NEVER_ASKED)))
-    .values(state=SitemapScanState.UNREAD, error_code=NOT_ASKED, finished_at=func.now())
-)
-
-
-async def close_unfinished(session: AsyncSession, scan_id: int, code: str | None) -> None:
-    """Close the unfinished documents of a scan that ends; `code` is the reason."""
-    if not await session.scalar(ANY_PENDING, {"scan": scan_id}):
-        return
-    opened = await session.execute(BREAK_OFF, {"scan": scan_id, "code": code})
-    ids = list(opened.scalars())
-    if ids:
-        await session.execute(COUNT_BROKEN_OFF, {"ids": ids, "code": code})
-    await session.execute(REMOVE_NEVER_ASKED, {"scan": scan_id})
-    await session.execute(CLOSE_UNASKED, {"scan": scan_id})
-
-
-# Statements of every scan are made once: making one costs as much as running it.
-_OF_JOB = select(
+_job_columns = select(
     JOBS.c.id,
     JOBS.c.job_id,
     bindparam("of_domain", type_=SCANS.c.domain_id.type),
@@ -129,38 +73,14 @@ _OF_JOB = select(
     bindparam("page_limit", type_=SCANS.c.max_pages.type),
     bindparam("scan_scope", type_=SCANS.c.scope.type),
 ).where(JOBS.c.id == bindparam("of_job"))
-OPEN_NEW = (
+_open_new = (
     insert(SCANS)
-    .from_select(["job_id", "job_uuid", "domain_id", "created_by", "max_pages", "scope"], _OF_JOB)
+    .from_select(
+        ["job_id", "job_uuid", "domain_id", "created_by", "max_pages", "scope"], _job_columns
+    )
     .on_conflict_do_nothing(index_elements=[SCANS.c.job_id])
     .returning(SCANS.c.id)
 )
-PUBLISH = (
-    update(SCANS)
-    .where(SCANS.c.id == bindparam("of_scan"))
-    .values(
-        state=ScanState.PUBLISHED,
-        scope=bindparam("its_scope", type_=SCANS.c.scope.type),
-        partial=bindparam("is_partial", type_=SCANS.c.partial.type),
-        reasons=bindparam("why", type_=SCANS.c.reasons.type),
-        sitemap_count=bindparam("read_sitemaps"),
-        read_url_count=bindparam("read_urls"),
-        url_count=bindparam("urls"),
-        distinct_url_count=bindparam("distinct_urls"),
-        change_counts=bindparam("changes", type_=SCANS.c.change_counts.type),
-        removal_decision=null(),
-    )
-    .returning(SCANS.c.domain_id)
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ScanCounts:
-    """Documents and URLs of a site, or of a scan, counted from rows."""
-
-    sitemaps: int
-    urls: int
-    distinct_urls: int
 
 
 async def open_scan(
@@ -182,7 +102,7 @@ async def open_scan(
         "page_limit": max_pages,
         "scan_scope": scope,
     }
-    scan_id = (await session.execute(OPEN_NEW, values)).scalar()
+    scan_id = (await session.execute(_open_new, values)).scalar()
     return (scan_id, False) if scan_id is not None else await continue_scan(session, job_id, scope)
 
 
@@ -254,36 +174,16 @@ def _reset_documents(scan_id: int) -> Update:
     )
 
 
-async def end_scan(
-    session: AsyncSession, job_id: int, state: ScanState, error_code: str | None
-) -> None:
-    """Record that the running scan of a job ended without being published; close its rows."""
-    document = select(Job.job_metadata["document"].astext).where(Job.id == job_id)
-    single = document.scalar_subquery().is_not(None)
-    ended = await session.execute(
-        update(Scan)
-        .where(Scan.job_id == job_id, Scan.state == ScanState.RUNNING)
-        .values(
-            state=state,
-            scope=case((single, ScanScope.DOCUMENT.value), else_=Scan.scope),
-            error_code=error_code,
-            finished_at=func.now(),
-        )
-        .returning(Scan.id)
-        .execution_options(synchronize_session=False)
-    )
-    scan_id = ended.scalar()
-    if scan_id is not None:
-        await close_unfinished(session, scan_id, error_code or JobCancelled.code)
-
-
 async def scanned_domain(session: AsyncSession, job_id: int) -> UUID | None:
     """The site that a job has begun to scan."""
     return await session.scalar(select(Scan.domain_id).where(Scan.job_id == job_id))
 
 
-# Statements of every scan are made once: making one costs as much as running it.
-COUNTS = (
+_scan = bindparam("scan", type_=BigInteger())
+_domain = bindparam("domain", type_=Uuid())
+_state = SITEMAP_SCANS.c.state
+_is_gone = SITEMAPS.c.gone_at.is_not(None)
+_counts = (
     func.count()
     .filter(
         or_(SITEMAPS.c.status == SitemapStatus.COMPLETED, SITEMAPS.c.url_count > 0),
@@ -292,186 +192,13 @@ COUNTS = (
     .label("sitemaps"),
     func.coalesce(func.sum(SITEMAPS.c.url_count), 0).label("urls"),
 )
-COUNT_DOMAIN = select(*COUNTS).where(SITEMAPS.c.domain_id == bindparam("domain"))
-RECORDED_COUNTS = select(
-    DOMAINS.c.sitemap_count, DOMAINS.c.url_count, DOMAINS.c.distinct_url_count
-).where(DOMAINS.c.id == bindparam("of_domain"))
-_CHANGE = update(DOMAINS).where(DOMAINS.c.id == bindparam("of_domain"))
-# A change of the origin is recorded with the scan that reports it.
-RECORD_FIRST_ORIGIN = _CHANGE.where(DOMAINS.c.origin.is_(None)).values(
-    origin=bindparam("answered_at")
-)
-RECORD_COUNTS = _CHANGE.values(
-    sitemap_count=bindparam("sitemaps"),
-    url_count=bindparam("urls"),
-    distinct_url_count=bindparam("distinct_urls"),
-    updated_at=func.now(),
-)
-CORRECT_COUNTS = RECORD_COUNTS.where(
-    DOMAINS.c.sitemap_count == bindparam("old_sitemaps"),
-    DOMAINS.c.url_count == bindparam("old_urls"),
-    DOMAINS.c.distinct_url_count == bindparam("old_distinct_urls"),
-)
-_STOPPED_AT = bindparam("stopped_at", type_=DOMAINS.c.max_pages.type)
-_COUNTS_AS_SCHEDULED = (
-    DOMAINS.c.watched
-    & bindparam("reschedules", type_=Boolean())
-    # NULL if the site has no limit, or the scan reached none; only the latter moves the next scan.
-    & func.coalesce(DOMAINS.c.max_pages <= _STOPPED_AT, _STOPPED_AT.is_(None))
-)
-_INTERVAL_HOURS = func.coalesce(
-    DOMAINS.c.scan_interval_hours, bindparam("default_interval_hours", type_=Double())
-)
-RECORD_SUCCESS = RECORD_COUNTS.values(
-    last_scan_at=func.now(),
-    last_scan_status=bindparam("ended"),
-    last_error_code=None,
-    failures_in_a_row=0,
-    origin=func.coalesce(bindparam("answered_at", type_=DOMAINS.c.origin.type), DOMAINS.c.origin),
-    next_scan_at=case(
-        (_COUNTS_AS_SCHEDULED, hours_from_now(_INTERVAL_HOURS)), else_=DOMAINS.c.next_scan_at
-    ),
-)
-_HELD = bindparam("held", type_=DOMAINS.c.missing_count.type)
-_REMOVALS = {
-    "missing_count": _HELD,
-    "removals_held_since": case(
-        (_HELD > 0, func.coalesce(DOMAINS.c.removals_held_since, func.now())), else_=null()
-    ),
-    "baseline_scan_id": func.coalesce(
-        DOMAINS.c.baseline_scan_id,
-        bindparam("baseline", type_=DOMAINS.c.baseline_scan_id.type),
-    ),
-}
-# Joined, so that the row of the scan is written, and locked, before that of its site.
-_PUBLISHED = PUBLISH.cte("published")
-_OF_PUBLISHED = DOMAINS.c.id == _PUBLISHED.c.domain_id
-PUBLISH_AND_RECORD_COUNTS = RECORD_COUNTS.where(_OF_PUBLISHED).values(**_REMOVALS)
-PUBLISH_AND_RECORD_SUCCESS = (
-    RECORD_SUCCESS.where(_OF_PUBLISHED).values(**_REMOVALS).returning(_COUNTS_AS_SCHEDULED)
-)
-RECORD_FAILURE = _CHANGE.values(
-    last_scan_at=func.now(),
-    last_scan_status=LastScanStatus.FAILED,
-    last_error_code=bindparam("code"),
-    failures_in_a_row=DOMAINS.c.failures_in_a_row + 1,
-    updated_at=func.now(),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """What a scan found, and what its site lists from now on.
-
-    `read` is what the scan read, `stored` what the site has. `reasons` say why the scan is partial,
-    if it is. `held` is the number of held removals. `is_baseline`: it is the first complete one.
-    """
-
-    scan_id: int
-    scope: ScanScope
-    read: ScanCounts
-    stored: ScanCounts
-    reasons: list[str]
-    changes: dict[str, int]
-    held: int = 0
-    is_baseline: bool = False
-    origin: str | None = None
-
-    def values(self) -> dict[str, Any]:
-        """The values of `PUBLISH` and of the statement around it."""
-        return {
-            "of_scan": self.scan_id,
-            "its_scope": self.scope,
-            "is_partial": bool(self.reasons),
-            "why": self.reasons,
-            "read_sitemaps": self.read.sitemaps,
-            "read_urls": self.read.urls,
-            "changes": self.changes,
-            "held": self.held,
-            "baseline": self.scan_id if self.is_baseline else None,
-            **asdict(self.stored),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Rescheduling:
-    """A scan requested by a user moves the next scheduled scan of its site one interval away.
-
-    It does not if it stopped at a limit (`stopped_at`) below that of the site.
-    `default_interval_hours` applies to sites without an interval of their own.
-    """
-
-    stopped_at: int | None = None
-    default_interval_hours: float = DEFAULT_INTERVAL_HOURS
-
-
-async def record_first_origin(session: AsyncSession, domain_id: UUID, origin: str) -> None:
-    """Record which origin responds for a site, if none is known."""
-    await session.execute(RECORD_FIRST_ORIGIN, {"of_domain": domain_id, "answered_at": origin})
-
-
-async def count_domain(session: AsyncSession, domain_id: UUID) -> tuple[int, int]:
-    """The readable documents of a site, and their URLs."""
-    count, urls = (await session.execute(COUNT_DOMAIN, {"domain": domain_id})).one()
-    return count, int(urls)
-
-
-async def publish_scan(
-    session: AsyncSession,
-    publication: Publication,
-    *,
-    domain_id: UUID,
-    whole_site: bool = True,
-    rescheduling: Rescheduling | None = None,
-) -> bool:
-    """Publish a scan but for its number: its site gets the new counters.
-
-    The site also learns how the scan ended and which origin answered, if it was a scan of the
-    whole site: one of a single document says nothing on that. Without `rescheduling` the time of
-    its next scan stays as it is. Return whether it was moved.
-    """
-    values = publication.values() | {"of_domain": domain_id}
-    if not whole_site:
-        await session.execute(PUBLISH_AND_RECORD_COUNTS, values)
-        return False
-    status = LastScanStatus.PARTIAL if publication.reasons else LastScanStatus.COMPLETED
-    values |= {"ended": status, "answered_at": publication.origin}
-    values |= asdict(rescheduling or Rescheduling()) | {"reschedules": rescheduling is not None}
-    return bool(await session.scalar(PUBLISH_AND_RECORD_SUCCESS, values))
-
-
-async def recorded_domain_counts(session: AsyncSession, domain_id: UUID) -> ScanCounts:
-    """The counters stored in the row of a site."""
-    row = (await session.execute(RECORDED_COUNTS, {"of_domain": domain_id})).one_or_none()
-    return ScanCounts(*row) if row else ScanCounts(0, 0, 0)
-
-
-async def correct_domain_counts(
-    session: AsyncSession, domain_id: UUID, counts: ScanCounts, *, instead_of: ScanCounts
-) -> None:
-    """Update the counters of a site, unless they have been changed concurrently."""
-    old = {f"old_{name}": number for name, number in asdict(instead_of).items()}
-    await session.execute(CORRECT_COUNTS, {"of_domain": domain_id} | asdict(counts) | old)
-
-
-async def record_domain_failure(session: AsyncSession, domain_id: UUID, error_code: str) -> None:
-    """Record that the scan of a site failed permanently; its counters remain unchanged."""
-    await session.execute(RECORD_FAILURE, {"of_domain": domain_id, "code": error_code})
-
-
-NOT_FOUND = (404, 410)
-_SCAN = bindparam("scan", type_=BigInteger())
-_DOMAIN = bindparam("domain", type_=Uuid())
-_STATE = SITEMAP_SCANS.c.state
-_IN_SCAN = (SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id) & (SITEMAP_SCANS.c.scan_id == _SCAN)
-_IS_GONE = SITEMAPS.c.gone_at.is_not(None)
 # The scan did not come to it, or did not find it; other faults prove nothing.
-_MAY_HAVE_VANISHED = or_(
-    _STATE.is_(None),
+_may_have_vanished = or_(
+    _state.is_(None),
     and_(
-        _STATE == SitemapScanState.UNREAD,
+        _state == SitemapScanState.UNREAD,
         or_(
-            SITEMAP_SCANS.c.http_status.in_(NOT_FOUND),
+            SITEMAP_SCANS.c.http_status.in_((404, 410)),
             SITEMAP_SCANS.c.error_code == NOT_ASKED,
             SITEMAPS.c.vanished_at.is_not(None),
         ),
@@ -491,26 +218,27 @@ def silent_read_untold() -> Any:
 
 
 # All that the feed has reported, by a baseline or as added, have a scan that did.
-IS_NEW = and_(_STATE.in_(READ), SITEMAPS.c.baseline_scan_id.is_(None))
-
-# Statements of every scan are made once: making one costs as much as running it.
-_STORED = (
+_is_new = and_(_state.in_(READ), SITEMAPS.c.baseline_scan_id.is_(None))
+_stored = (
     select(
-        *COUNTS,
+        *_counts,
         func.coalesce(func.sum(SITEMAPS.c.missing_count), 0).label("missing"),
-        func.count().filter(~_IS_GONE, _STATE.not_in(DONE)).label("incomplete"),
-        func.count().filter(~_IS_GONE, _MAY_HAVE_VANISHED).label("unread"),
+        func.count().filter(~_is_gone, _state.not_in(DONE)).label("incomplete"),
+        func.count().filter(~_is_gone, _may_have_vanished).label("unread"),
         func.count()
-        .filter(_STATE.in_(READ), or_(_IS_GONE, SITEMAPS.c.vanished_at.is_not(None)))
+        .filter(_state.in_(READ), or_(_is_gone, SITEMAPS.c.vanished_at.is_not(None)))
         .label("returned"),
-        func.count().filter(IS_NEW).label("new"),
+        func.count().filter(_is_new).label("new"),
         func.count().filter(silent_read_untold()).label("silent"),
     )
-    .outerjoin(SITEMAP_SCANS, _IN_SCAN)
-    .where(SITEMAPS.c.domain_id == _DOMAIN)
+    .outerjoin(
+        SITEMAP_SCANS,
+        (SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id) & (SITEMAP_SCANS.c.scan_id == _scan),
+    )
+    .where(SITEMAPS.c.domain_id == _domain)
     .subquery("stored")
 )
-_LARGEST = (
+_largest = (
     select(
         SITEMAPS.c.id,
         SITEMAPS.c.url,
@@ -520,37 +248,39 @@ _LARGEST = (
         func.sum(SITEMAP_SCANS.c.url_count).over().label("urls"),
     )
     .join(SITEMAP_SCANS, SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id)
-    .where(SITEMAP_SCANS.c.scan_id == _SCAN, _STATE.in_(READ))
+    .where(SITEMAP_SCANS.c.scan_id == _scan, _state.in_(READ))
     .order_by(SITEMAP_SCANS.c.url_count.desc(), SITEMAPS.c.url)
     .limit(bindparam("max_rows"))
     .subquery("largest")
 )
-_LAST_DISTINCT = (
+_last_distinct = (
     select(SCANS.c.distinct_url_count)
-    .where(SCANS.c.domain_id == _DOMAIN, SCANS.c.published_seq.is_not(None))
+    .where(SCANS.c.domain_id == _domain, SCANS.c.published_seq.is_not(None))
     .order_by(SCANS.c.published_seq.desc())
     .limit(1)
     .scalar_subquery()
 )
-_HAS_CHANGES = select(URL_CHANGES.c.scan_id).where(URL_CHANGES.c.scan_id == _SCAN).exists()
-SUMMARISE = (
+_summarise = (
     select(
-        _STORED.c.sitemaps.label("stored_sitemaps"),
-        _STORED.c.urls.label("stored_urls"),
-        *(_STORED.c[name] for name in ("missing", "incomplete", "unread")),
-        *(_STORED.c[name] for name in ("returned", "new", "silent")),
+        _stored.c.sitemaps.label("stored_sitemaps"),
+        _stored.c.urls.label("stored_urls"),
+        *(_stored.c[name] for name in ("missing", "incomplete", "unread")),
+        *(_stored.c[name] for name in ("returned", "new", "silent")),
         DOMAINS.c.baseline_scan_id,
         DOMAINS.c.removals_held_since,
         DOMAINS.c.origin,
-        _LAST_DISTINCT.label("last_distinct"),
-        _HAS_CHANGES.label("has_changes"),
-        leftover_scans(_DOMAIN, _SCAN).order_by(None).exists().label("has_leftovers"),
-        *_LARGEST.c,
+        _last_distinct.label("last_distinct"),
+        select(URL_CHANGES.c.scan_id)
+        .where(URL_CHANGES.c.scan_id == _scan)
+        .exists()
+        .label("has_changes"),
+        leftover_scans(_domain, _scan).order_by(None).exists().label("has_leftovers"),
+        *_largest.c,
     )
-    .select_from(_STORED)
-    .join(DOMAINS, DOMAINS.c.id == _DOMAIN)
-    .outerjoin(_LARGEST, true())
-    .order_by(_LARGEST.c.url_count.desc(), _LARGEST.c.url)
+    .select_from(_stored)
+    .join(DOMAINS, DOMAINS.c.id == _domain)
+    .outerjoin(_largest, true())
+    .order_by(_largest.c.url_count.desc(), _largest.c.url)
 )
 
 
@@ -594,7 +324,7 @@ async def summarise_scan(
 ) -> ScanSummary:
     """Count what is written; of the documents that were read at most `limit` are described."""
     values = {"scan": scan_id, "domain": domain_id, "max_rows": limit}
-    rows = (await session.execute(SUMMARISE, values)).all()
+    rows = (await session.execute(_summarise, values)).all()
     first = rows[0]
     return ScanSummary(
         sitemaps=first.documents or 0,
@@ -621,92 +351,323 @@ async def summarise_scan(
     )
 
 
-TELL_NEW_DOCUMENTS = (
+_report_new = (
     update(SITEMAPS)
-    .where(SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id, SITEMAP_SCANS.c.scan_id == _SCAN, IS_NEW)
-    .values(baseline_scan_id=_SCAN)
-    .returning(SITEMAPS.c.id)
-)
-# Such a read may belong to a scan that was not published; this scan reports it.
-TELL_SILENT_READS = (
-    update(SITEMAPS)
-    .where(SITEMAPS.c.domain_id == bindparam("of_domain", type_=Uuid()), silent_read_untold())
-    .values(baseline_scan_id=_SCAN)
+    .where(SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id, SITEMAP_SCANS.c.scan_id == _scan, _is_new)
+    .values(baseline_scan_id=_scan)
     .returning(SITEMAPS.c.id)
 )
 
 
 async def report_new_documents(session: AsyncSession, scan_id: int) -> list[UUID]:
     """The documents that a scan has read and the feed has not reported; this scan does."""
-    return list((await session.scalars(TELL_NEW_DOCUMENTS, {"scan": scan_id})).all())
+    return list((await session.scalars(_report_new, {"scan": scan_id})).all())
+
+
+# Such a read may belong to a scan that was not published; this scan reports it.
+_report_silent = (
+    update(SITEMAPS)
+    .where(SITEMAPS.c.domain_id == bindparam("of_domain", type_=Uuid()), silent_read_untold())
+    .values(baseline_scan_id=_scan)
+    .returning(SITEMAPS.c.id)
+)
 
 
 async def report_silent_reads(session: AsyncSession, scan_id: int, domain_id: UUID) -> list[UUID]:
     """The documents with a silent read that is not in the feed yet; this scan reports it."""
     values = {"scan": scan_id, "of_domain": domain_id}
-    return list((await session.scalars(TELL_SILENT_READS, values)).all())
-
-
-STRIP_SCANS = 20
-MAX_POINTS = 500
+    return list((await session.scalars(_report_silent, values)).all())
 
 
 @dataclass(frozen=True, slots=True)
-class ScanPoint:
-    """One ended scan of a site."""
+class ScanCounts:
+    """Documents and URLs of a site, or of a scan, counted from rows."""
 
-    id: int
-    domain_id: UUID
-    state: ScanState
-    partial: bool
-    started_at: datetime
-    finished_at: datetime | None
-    url_count: int
-    change_counts: dict[str, int] | None
-
-    @property
-    def seconds(self) -> float:
-        """How long it took; zero while it runs."""
-        return (self.finished_at - self.started_at).total_seconds() if self.finished_at else 0.0
+    sitemaps: int
+    urls: int
+    distinct_urls: int
 
 
-async def recent_scans(
-    session: AsyncSession, domain_ids: Sequence[UUID], count: int = STRIP_SCANS
-) -> dict[UUID, list[ScanPoint]]:
-    """The last scans of each of these sites, the oldest first."""
-    if not domain_ids:
-        return {}
-    given = literal(list(domain_ids), ARRAY(Uuid()))
-    sites = select(func.unnest(given).label("id")).subquery("sites")
-    latest = (
-        select_view(ScanPoint, Scan)
-        .where(Scan.domain_id == sites.c.id, Scan.state != ScanState.RUNNING)
-        .order_by(Scan.id.desc())
-        .limit(count)
-        .lateral("latest")
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What a scan found, and what its site lists from now on.
+
+    `read` is what the scan read, `stored` what the site has. `reasons` say why the scan is partial,
+    if it is. `held` is the number of held removals. `is_baseline`: it is the first complete one.
+    """
+
+    scan_id: int
+    scope: ScanScope
+    read: ScanCounts
+    stored: ScanCounts
+    reasons: list[str]
+    changes: dict[str, int]
+    held: int = 0
+    is_baseline: bool = False
+    origin: str | None = None
+
+    def values(self) -> dict[str, Any]:
+        """The values of the statement that publishes it."""
+        return {
+            "of_scan": self.scan_id,
+            "its_scope": self.scope,
+            "is_partial": bool(self.reasons),
+            "why": self.reasons,
+            "read_sitemaps": self.read.sitemaps,
+            "read_urls": self.read.urls,
+            "changes": self.changes,
+            "held": self.held,
+            "baseline": self.scan_id if self.is_baseline else None,
+            **asdict(self.stored),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Rescheduling:
+    """A scan requested by a user moves the next scheduled scan of its site one interval away.
+
+    It does not if it stopped at a limit (`stopped_at`) below that of the site.
+    `default_interval_hours` applies to sites without an interval of their own.
+    """
+
+    stopped_at: int | None = None
+    default_interval_hours: float = DEFAULT_INTERVAL_HOURS
+
+
+_update_domain = update(DOMAINS).where(DOMAINS.c.id == bindparam("of_domain"))
+_record_counts = _update_domain.values(
+    sitemap_count=bindparam("sitemaps"),
+    url_count=bindparam("urls"),
+    distinct_url_count=bindparam("distinct_urls"),
+    updated_at=func.now(),
+)
+_stopped_at = bindparam("stopped_at", type_=DOMAINS.c.max_pages.type)
+_counts_as_scheduled = (
+    DOMAINS.c.watched
+    & bindparam("reschedules", type_=Boolean())
+    # NULL if the site has no limit, or the scan reached none; only the latter moves the next scan.
+    & func.coalesce(DOMAINS.c.max_pages <= _stopped_at, _stopped_at.is_(None))
+)
+_record_success = _record_counts.values(
+    last_scan_at=func.now(),
+    last_scan_status=bindparam("ended"),
+    last_error_code=None,
+    failures_in_a_row=0,
+    origin=func.coalesce(bindparam("answered_at", type_=DOMAINS.c.origin.type), DOMAINS.c.origin),
+    next_scan_at=case(
+        (
+            _counts_as_scheduled,
+            hours_from_now(
+                func.coalesce(
+                    DOMAINS.c.scan_interval_hours,
+                    bindparam("default_interval_hours", type_=Double()),
+                )
+            ),
+        ),
+        else_=DOMAINS.c.next_scan_at,
+    ),
+)
+_held = bindparam("held", type_=DOMAINS.c.missing_count.type)
+_removals = {
+    "missing_count": _held,
+    "removals_held_since": case(
+        (_held > 0, func.coalesce(DOMAINS.c.removals_held_since, func.now())), else_=null()
+    ),
+    "baseline_scan_id": func.coalesce(
+        DOMAINS.c.baseline_scan_id,
+        bindparam("baseline", type_=DOMAINS.c.baseline_scan_id.type),
+    ),
+}
+_publish = (
+    update(SCANS)
+    .where(SCANS.c.id == bindparam("of_scan"))
+    .values(
+        state=ScanState.PUBLISHED,
+        scope=bindparam("its_scope", type_=SCANS.c.scope.type),
+        partial=bindparam("is_partial", type_=SCANS.c.partial.type),
+        reasons=bindparam("why", type_=SCANS.c.reasons.type),
+        sitemap_count=bindparam("read_sitemaps"),
+        read_url_count=bindparam("read_urls"),
+        url_count=bindparam("urls"),
+        distinct_url_count=bindparam("distinct_urls"),
+        change_counts=bindparam("changes", type_=SCANS.c.change_counts.type),
+        removal_decision=null(),
     )
-    statement = select(*latest.c).select_from(sites.join(latest, true())).order_by(latest.c.id)
-    found: dict[UUID, list[ScanPoint]] = {domain_id: [] for domain_id in domain_ids}
-    for row in await session.execute(statement):
-        point = ScanPoint(*row)
-        found[point.domain_id].append(point)
-    return found
+    .returning(SCANS.c.domain_id)
+)
+# Joined, so that the row of the scan is written, and locked, before that of its site.
+_of_published = DOMAINS.c.id == _publish.cte("published").c.domain_id
+_publish_and_record_counts = _record_counts.where(_of_published).values(**_removals)
+_publish_and_record_success = (
+    _record_success.where(_of_published).values(**_removals).returning(_counts_as_scheduled)
+)
 
 
-async def urls_over_time(session: AsyncSession, domain_id: UUID, days: int) -> list[ScanPoint]:
-    """The published scans of a site in the last days, the oldest first; at most `MAX_POINTS`."""
-    statement = (
-        select_view(ScanPoint, Scan)
-        .where(
-            Scan.domain_id == domain_id,
-            Scan.state == ScanState.PUBLISHED,
-            Scan.finished_at >= func.now() - timedelta(days=days),
+async def publish_scan(
+    session: AsyncSession,
+    publication: Publication,
+    *,
+    domain_id: UUID,
+    whole_site: bool = True,
+    rescheduling: Rescheduling | None = None,
+) -> bool:
+    """Publish a scan but for its number: its site gets the new counters.
+
+    The site also learns how the scan ended and which origin answered, if it was a scan of the
+    whole site: one of a single document says nothing on that. Without `rescheduling` the time of
+    its next scan stays as it is. Return whether it was moved.
+    """
+    values = publication.values() | {"of_domain": domain_id}
+    if not whole_site:
+        await session.execute(_publish_and_record_counts, values)
+        return False
+    status = LastScanStatus.PARTIAL if publication.reasons else LastScanStatus.COMPLETED
+    values |= {"ended": status, "answered_at": publication.origin}
+    values |= asdict(rescheduling or Rescheduling()) | {"reschedules": rescheduling is not None}
+    return bool(await session.scalar(_publish_and_record_success, values))
+
+
+# A change of the origin is recorded with the scan that reports it.
+_record_first_origin = _update_domain.where(DOMAINS.c.origin.is_(None)).values(
+    origin=bindparam("answered_at")
+)
+
+
+async def record_first_origin(session: AsyncSession, domain_id: UUID, origin: str) -> None:
+    """Record which origin responds for a site, if none is known."""
+    await session.execute(_record_first_origin, {"of_domain": domain_id, "answered_at": origin})
+
+
+_count_domain = select(*_counts).where(SITEMAPS.c.domain_id == bindparam("domain"))
+
+
+async def count_domain(session: AsyncSession, domain_id: UUID) -> tuple[int, int]:
+    """The readable documents of a site, and their URLs."""
+    count, urls = (await session.execute(_count_domain, {"domain": domain_id})).one()
+    return count, int(urls)
+
+
+_recorded_counts = select(
+    DOMAINS.c.sitemap_count, DOMAINS.c.url_count, DOMAINS.c.distinct_url_count
+).where(DOMAINS.c.id == bindparam("of_domain"))
+
+
+async def recorded_domain_counts(session: AsyncSession, domain_id: UUID) -> ScanCounts:
+    """The counters stored in the row of a site."""
+    row = (await session.execute(_recorded_counts, {"of_domain": domain_id})).one_or_none()
+    return ScanCounts(*row) if row else ScanCounts(0, 0, 0)
+
+
+_correct_counts = _record_counts.where(
+    DOMAINS.c.sitemap_count == bindparam("old_sitemaps"),
+    DOMAINS.c.url_count == bindparam("old_urls"),
+    DOMAINS.c.distinct_url_count == bindparam("old_distinct_urls"),
+)
+
+
+async def correct_domain_counts(
+    session: AsyncSession, domain_id: UUID, counts: ScanCounts, *, instead_of: ScanCounts
+) -> None:
+    """Update the counters of a site, unless they have been changed concurrently."""
+    old = {f"old_{name}": number for name, number in asdict(instead_of).items()}
+    await session.execute(_correct_counts, {"of_domain": domain_id} | asdict(counts) | old)
+
+
+_record_failure = _update_domain.values(
+    last_scan_at=func.now(),
+    last_scan_status=LastScanStatus.FAILED,
+    last_error_code=bindparam("code"),
+    failures_in_a_row=DOMAINS.c.failures_in_a_row + 1,
+    updated_at=func.now(),
+)
+
+
+async def record_domain_failure(session: AsyncSession, domain_id: UUID, error_code: str) -> None:
+    """Record that the scan of a site failed permanently; its counters remain unchanged."""
+    await session.execute(_record_failure, {"of_domain": domain_id, "code": error_code})
+
+
+async def end_scan(
+    session: AsyncSession, job_id: int, state: ScanState, error_code: str | None
+) -> None:
+    """Record that the running scan of a job ended without being published; close its rows."""
+    document = select(Job.job_metadata["document"].astext).where(Job.id == job_id)
+    single = document.scalar_subquery().is_not(None)
+    ended = await session.execute(
+        update(Scan)
+        .where(Scan.job_id == job_id, Scan.state == ScanState.RUNNING)
+        .values(
+            state=state,
+            scope=case((single, ScanScope.DOCUMENT.value), else_=Scan.scope),
+            error_code=error_code,
+            finished_at=func.now(),
         )
-        .order_by(Scan.id.desc())
-        .limit(MAX_POINTS)
+        .returning(Scan.id)
+        .execution_options(synchronize_session=False)
     )
-    rows = (await session.execute(statement)).all()
-    return [ScanPoint(*row) for row in reversed(rows)]
+    scan_id = ended.scalar()
+    if scan_id is not None:
+        await close_unfinished(session, scan_id, error_code or JobCancelled.code)
+
+
+_is_pending = (SITEMAP_SCANS.c.scan_id == bindparam("scan")) & (
+    SITEMAP_SCANS.c.state == SitemapScanState.PENDING
+)
+_never_asked = (SITEMAPS.c.status == SitemapStatus.PENDING) & SITEMAPS.c.type.is_(None)
+
+
+def _pending_sitemap_ids() -> Any:
+    return (
+        select(SITEMAP_SCANS.c.sitemap_id)
+        .join(SITEMAPS, SITEMAPS.c.id == SITEMAP_SCANS.c.sitemap_id)
+        .where(_is_pending)
+        # What is left over by a scan of an older version, retention removes.
+        .limit(20_000)
+    )
+
+
+_any_pending = select(select(SITEMAP_SCANS.c.scan_id).where(_is_pending).exists())
+_break_off = (
+    update(SITEMAP_SCANS)
+    .where(_is_pending, SITEMAP_SCANS.c.http_status.is_not(None))
+    .values(
+        state=SitemapScanState.CUT,
+        error_code=bindparam("code"),
+        finished_at=func.now(),
+        url_count=stored_url_count(SITEMAP_SCANS.c.sitemap_id),
+    )
+    .returning(SITEMAP_SCANS.c.sitemap_id)
+)
+_count_broken_off = (
+    update(SITEMAPS)
+    .where(SITEMAPS.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
+    .values(
+        status=SitemapStatus.FAILED,
+        error_code=bindparam("code"),
+        last_read_at=func.now(),
+        url_count=stored_url_count(SITEMAPS.c.id),
+    )
+)
+_remove_never_asked = delete(SITEMAPS).where(
+    SITEMAPS.c.id.in_(_pending_sitemap_ids().where(_never_asked))
+)
+_close_unasked = (
+    update(SITEMAP_SCANS)
+    .where(_is_pending, SITEMAP_SCANS.c.sitemap_id.in_(_pending_sitemap_ids().where(~_never_asked)))
+    .values(state=SitemapScanState.UNREAD, error_code=NOT_ASKED, finished_at=func.now())
+)
+
+
+async def close_unfinished(session: AsyncSession, scan_id: int, code: str | None) -> None:
+    """Close the unfinished documents of a scan that ends; `code` is the reason."""
+    if not await session.scalar(_any_pending, {"scan": scan_id}):
+        return
+    opened = await session.execute(_break_off, {"scan": scan_id, "code": code})
+    ids = list(opened.scalars())
+    if ids:
+        await session.execute(_count_broken_off, {"ids": ids, "code": code})
+    await session.execute(_remove_never_asked, {"scan": scan_id})
+    await session.execute(_close_unasked, {"scan": scan_id})
 
 
 @dataclass(frozen=True, slots=True)
@@ -752,6 +713,13 @@ async def list_scans(
     return await read_page(session, statement, size, ScanView, lambda row: scope.write(row.id))
 
 
+async def find_scan_of_job(session: AsyncSession, job_id: int) -> ScanView | None:
+    """The scan that a job has begun, if any."""
+    statement = select_view(ScanView, Scan, job_id=Scan.job_uuid).where(Scan.job_id == job_id)
+    row = (await session.execute(statement)).one_or_none()
+    return ScanView(*row) if row else None
+
+
 async def changes_of_last_scan(session: AsyncSession, domain_id: UUID) -> dict[str, int] | None:
     """What the last published scan of a site changed, by kind; None if there is none."""
     published = select(Scan.change_counts).where(
@@ -761,32 +729,11 @@ async def changes_of_last_scan(session: AsyncSession, domain_id: UUID) -> dict[s
     return (await session.execute(newest)).scalar()
 
 
-MAX_DOCUMENTS_SHOWN = 100
-TROUBLED = (SitemapScanState.UNREAD, SitemapScanState.CUT)
-
-
 @dataclass(frozen=True, slots=True)
 class ScanDocumentView(DocumentRead):
     """One document in one scan, with its address."""
 
     url: str
-
-
-async def find_scan_of_job(session: AsyncSession, job_id: int) -> ScanView | None:
-    """The scan that a job has begun, if any."""
-    statement = select_view(ScanView, Scan, job_id=Scan.job_uuid).where(Scan.job_id == job_id)
-    row = (await session.execute(statement)).one_or_none()
-    return ScanView(*row) if row else None
-
-
-async def list_unread_documents(session: AsyncSession, job_id: int) -> list[ScanDocumentView]:
-    """Documents that the scan of a job could not read to their end, unread ones first."""
-    scan = await find_scan_of_job(session, job_id)
-    if scan is None:
-        return []
-    documents = await list_scan_documents(session, scan.id)
-    troubled = [document for document in documents if document.state in TROUBLED]
-    return sorted(troubled, key=lambda document: TROUBLED.index(document.state))
 
 
 async def list_scan_documents(session: AsyncSession, scan_id: int) -> list[ScanDocumentView]:
@@ -800,6 +747,74 @@ async def list_scan_documents(session: AsyncSession, scan_id: int) -> list[ScanD
             SitemapScan.finished_at.desc().nulls_last(),
             Sitemap.url,
         )
-        .limit(MAX_DOCUMENTS_SHOWN)
+        .limit(100)
     )
     return [ScanDocumentView(*row) for row in await session.execute(statement)]
+
+
+async def list_unread_documents(session: AsyncSession, job_id: int) -> list[ScanDocumentView]:
+    """Documents that the scan of a job could not read to their end, unread ones first."""
+    scan = await find_scan_of_job(session, job_id)
+    if scan is None:
+        return []
+    documents = await list_scan_documents(session, scan.id)
+    troubled = [document for document in documents if document.state in TROUBLED]
+    return sorted(troubled, key=lambda document: TROUBLED.index(document.state))
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPoint:
+    """One ended scan of a site."""
+
+    id: int
+    domain_id: UUID
+    state: ScanState
+    partial: bool
+    started_at: datetime
+    finished_at: datetime | None
+    url_count: int
+    change_counts: dict[str, int] | None
+
+    @property
+    def seconds(self) -> float:
+        """How long it took; zero while it runs."""
+        return (self.finished_at - self.started_at).total_seconds() if self.finished_at else 0.0
+
+
+async def recent_scans(
+    session: AsyncSession, domain_ids: Sequence[UUID], count: int = 20
+) -> dict[UUID, list[ScanPoint]]:
+    """The last scans of each of these sites, the oldest first."""
+    if not domain_ids:
+        return {}
+    given = literal(list(domain_ids), ARRAY(Uuid()))
+    sites = select(func.unnest(given).label("id")).subquery("sites")
+    latest = (
+        select_view(ScanPoint, Scan)
+        .where(Scan.domain_id == sites.c.id, Scan.state != ScanState.RUNNING)
+        .order_by(Scan.id.desc())
+        .limit(count)
+        .lateral("latest")
+    )
+    statement = select(*latest.c).select_from(sites.join(latest, true())).order_by(latest.c.id)
+    found: dict[UUID, list[ScanPoint]] = {domain_id: [] for domain_id in domain_ids}
+    for row in await session.execute(statement):
+        point = ScanPoint(*row)
+        found[point.domain_id].append(point)
+    return found
+
+
+async def urls_over_time(session: AsyncSession, domain_id: UUID, days: int) -> list[ScanPoint]:
+    """The published scans of a site in the last days, the oldest first; at most 500."""
+    statement = (
+        select_view(ScanPoint, Scan)
+        .where(
+            Scan.domain_id == domain_id,
+            Scan.state == ScanState.PUBLISHED,
+            Scan.finished_at >= func.now() - timedelta(days=days),
+        )
+        .order_by(Scan.id.desc())
+        .limit(500)
+    )
+    rows = (await session.execute(statement)).all()
+    return [ScanPoint(*row) for row in reversed(rows)]
