@@ -21,9 +21,8 @@ from siteatlas.errors import ScanError, error_classes
 from siteatlas.net.address import parse_site
 from siteatlas.net.response import Response
 from siteatlas.scanner.analyzer import SitemapAnalyzer
-from siteatlas.scanner.crawl import readers as reader_client
-from siteatlas.scanner.crawl import readers as reader_pool
-from siteatlas.scanner.crawl.readers import MIB, DocumentTask, ReaderPool, RemoteReaders
+from siteatlas.scanner.crawl import readers
+from siteatlas.scanner.crawl.readers import DocumentTask, ReaderPool, RemoteReaders
 from siteatlas.scanner.events import EntriesRead, ScanEvent
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.report import ReportBuilder
@@ -34,6 +33,7 @@ from tests.fixtures.waiting import wait_until
 from tests.unit.scanner.conftest import MakeAnalyzer
 
 ENTRIES = 20_000
+MIB = 1024 * 1024
 # One after another, so that every document is read by a process and the report has one order.
 ONE_BY_ONE = ScanOptions(documents_in_flight=1, find_duplicates=True)
 
@@ -47,8 +47,8 @@ def encoder() -> SiteEncoder:
 @pytest.fixture
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes are started for any two documents, and read even the smallest."""
-    monkeypatch.setattr(reader_pool, "MIN_SITE_BYTES", 0)
-    monkeypatch.setattr(reader_pool, "MIN_DOCUMENT_BYTES", 0)
+    monkeypatch.setattr(readers, "MIN_SITE_BYTES", 0)
+    monkeypatch.setattr(readers, "MIN_DOCUMENT_BYTES", 0)
 
 
 class Scanned:
@@ -200,7 +200,7 @@ async def test_without_a_process_a_scan_reads_everything_itself(
     def fail(_descriptor: int) -> None:
         raise OSError(11, "no more processes")
 
-    monkeypatch.setattr(reader_client, "_start_program", fail)
+    monkeypatch.setattr(readers, "_start_program", fail)
     show(site, first=document_of(site, "first"), second=document_of(site, "second"))
     two = await with_pool(make_analyzer(site.host_port), site)
     assert two.encoded_count == 0

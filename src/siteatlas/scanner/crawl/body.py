@@ -1,6 +1,8 @@
 """Reads the bodies of documents as streams, and reports the entries and children that they list.
 
-A scan with reader processes has some documents read there; all others are read by this process.
+A `BodyReader` reads in this process or, if the scan has reader processes, in one of those. A
+`HeldBody` keeps what has arrived of a body that may have to be looked at twice: in memory up to a
+limit, above that in a temporary file.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 from threading import Lock
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from siteatlas.aio import LoopLocal, fair_loop
 from siteatlas.errors import ScanError, UrlLimitReached
@@ -26,11 +28,10 @@ from siteatlas.scanner.crawl.document import (
     emit_verdict,
 )
 from siteatlas.scanner.crawl.frontier import Frontier, UrlLimit
-from siteatlas.scanner.crawl.readers import RemoteReaders
+from siteatlas.scanner.crawl.readers import DocumentTask, ReaderProcess, RemoteReaders
 from siteatlas.scanner.events import (
     ChildLink,
     Emit,
-    EncodedEntries,
     EntriesRead,
     EntryColumns,
     Verdict,
@@ -41,18 +42,176 @@ from siteatlas.scanner.reading.entries import ReadResult
 
 log = get_logger("scanner")
 
-MIB = 1024 * 1024
-FILE_CHUNK_BYTES = MIB
-SMALL_CHUNK_BYTES = 4096
+FILE_CHUNK_BYTES = 1024 * 1024
+
+# Returns whether a filter left out some of the children.
+FollowChildren = Callable[[CrawlCandidate, str, Iterable[ChildLink], HttpClient], Awaitable[bool]]
+
+
+class BodyReader:
+    """Reads the bodies of one scan; several at the same time."""
+
+    def __init__(
+        self,
+        client: HttpClient,
+        frontier: Frontier,
+        *,
+        budget: UrlLimit,
+        emit: Emit,
+        follow: FollowChildren,
+        find_duplicates: bool,
+        readers: RemoteReaders | None,
+    ) -> None:
+        self._client = client
+        self._frontier = frontier
+        self._budget = budget
+        self._emit = emit
+        self._follow = follow
+        self._find_duplicates = find_duplicates
+        self._readers = readers
+        self._one_at_a_time = asyncio.Lock()
+
+    async def read(
+        self,
+        reading: FetchedDocument,
+        reader: DocumentReader,
+        response: Response,
+        body: HeldBody,
+    ) -> None:
+        """Read a body with `reader`, or in a reader process; raises ReaderLost if that ended."""
+        readers = self._readers
+        if readers is None or reading.reader_lost:
+            await self._read_here(reading, reader, response, body)
+            return
+        pool = readers.pool
+        process = await pool.process_for(response, self._frontier.documents_left)
+        if process is not None:
+            task = self._task(reading, response, readers)
+            await self._read_elsewhere(reading, process, task, body)
+        else:
+            with pool.local_document():
+                await self._read_here(reading, reader, response, body)
+        if reading.reader is not None:
+            pool.note_size(reading.reader.decoded_bytes)
+
+    async def send_entries(self, reading: FetchedDocument) -> None:
+        """Emit the entries of the document that were not sent yet."""
+        if reading.unsent_count:
+            await self._emit(reading.take_unsent())
+
+    def _task(
+        self, reading: FetchedDocument, response: Response, readers: RemoteReaders
+    ) -> DocumentTask:
+        return DocumentTask(
+            address=response.address,
+            content_encoding=response.content_encoding,
+            charset=response.charset,
+            site_host=self._frontier.hosts.site,
+            anywhere=reading.candidate.named_by_robots,
+            find_duplicates=self._find_duplicates,
+            encode=readers.encode,
+        )
+
+    async def _read_elsewhere(
+        self,
+        reading: FetchedDocument,
+        process: ReaderProcess,
+        task: DocumentTask,
+        body: HeldBody,
+    ) -> None:
+        async with (
+            process.document(task) as document,
+            aclosing(document.results(body.chunks())) as results,
+        ):
+            async for result in results:
+                reading.reader = document.summary
+                await self._process_result(reading, result)
+
+    async def _read_here(
+        self,
+        reading: FetchedDocument,
+        reader: DocumentReader,
+        response: Response,
+        body: HeldBody,
+    ) -> None:
+        reading.reader = reader
+        reading.placement = Placement(
+            response.address,
+            self._frontier.hosts,
+            reader.tally,
+            anywhere=reading.candidate.named_by_robots,
+        )
+        reading.duplicates = DuplicateUrls(reader.tally) if self._find_duplicates else None
+        try:
+            async for chunk in body.chunks():
+                await self._process_results(reading, reader.feed(chunk))
+        except ScanError:
+            await self._process_results(reading, reader.read_buffered())
+            raise
+        await self._process_results(reading, reader.close())
+
+    async def _process_results(
+        self, reading: FetchedDocument, results: Iterable[ReadResult]
+    ) -> None:
+        remaining = iter(results)
+        while True:
+            # Results take several times the memory of the bytes they are read from, so only one
+            # document of a scan may wait with a result for the consumer of the events.
+            async with self._one_at_a_time:
+                async with fair_loop().time_slice():
+                    result = next(remaining, None)
+                if result is None:
+                    return
+                await self._process_result(reading, result)
+
+    async def _process_result(self, reading: FetchedDocument, result: ReadResult) -> None:
+        opened = reading.opened()
+        if opened is not None:
+            await emit_verdict(
+                self._emit, reading.candidate, Verdict.ACCEPTED, None, reading=reading
+            )
+            await self._emit(opened)
+        children = reading.unsent_children(result.children)
+        if children:
+            reading.children_found += len(children)
+            if await self._follow(reading.candidate, reading.url, children, self._client):
+                reading.children_left_out = True
+        encoded = result.encoded
+        if encoded is not None:
+            # A reader process has judged these entries; such a scan has no limit.
+            reading.entries_sent += encoded.found
+            await self._emit(EntriesRead(reading.url, EntryColumns(), encoded=encoded))
+        elif result.entry_count:
+            await self._process_entries(reading, result)
+
+    async def _process_entries(self, reading: FetchedDocument, result: ReadResult) -> None:
+        found = result.entry_count
+        result.limit_entries(self._budget.admit(found))
+        columns = result.columns
+        if reading.placement is not None:
+            reading.placement.note(columns.urls)
+            reading.placement.note(result.recognized.urls)
+        if reading.duplicates is not None:
+            reading.duplicates.note_repeated(columns.urls)
+        # Entries that may list a URL again are sent in the order of the document.
+        if result.recognized or reading.unsent_recognized:
+            await self.send_entries(reading)
+        reading.unsent.extend(reading.unsent_columns(columns))
+        reading.unsent_recognized.extend(result.recognized)
+        # Extras may be large, so entries that have some are sent at once.
+        if reading.unsent_count >= 500 or (columns.extras and columns.extras[-1]):
+            await self.send_entries(reading)
+        if result.entry_count < found:
+            raise UrlLimitReached
 
 
 @dataclass(frozen=True, slots=True)
 class HoldLimits:
     """How many bytes may be held: in memory for one body and for all, and in all files."""
 
-    document_memory: int = 16 * MIB
-    process_memory: int = 64 * MIB
-    process_files: int = 512 * MIB
+    document_memory: int = 16 * 1024 * 1024
+    process_memory: int = 64 * 1024 * 1024
+    process_files: int = 512 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -74,7 +233,9 @@ def held_bytes() -> HeldBytes:
 class HeldBody:
     """One body: `matches` and `receive` hold it, `chunks` hands it on.
 
-    `release` drops it and must always be called.
+    It is held until its hash shows whether the document is unchanged and, if it is not, until the
+    known entries are loaded. A body that differs, or that no limit has room for, is handed on to be
+    read; no bytes are requested twice. `release` drops it and must always be called.
 
     A fault while it is received is raised by `chunks`, after the bytes before it.
     """
@@ -139,9 +300,8 @@ class HeldBody:
             self._file.close()
 
     async def _hold(self, chunk: bytes) -> bool:
-        """Hold one more chunk; False if there is no room for another one."""
         # Thousands of tiny objects would take several times the memory that is counted.
-        if self._chunks and len(self._chunks[-1]) < SMALL_CHUNK_BYTES:
+        if self._chunks and len(self._chunks[-1]) < 4096:
             self._chunks[-1] += chunk
         else:
             self._chunks.append(chunk)
@@ -156,7 +316,6 @@ class HeldBody:
         return fits or await self._move_to_file()
 
     async def _move_to_file(self) -> bool:
-        """Move what is held from memory to a temporary file; False if that is not possible."""
         if held_bytes().files + self._memory_bytes > self._limits.process_files:
             return False
         self._file = self._file or _HeldFile()
@@ -172,7 +331,6 @@ class HeldBody:
         return True
 
     def _count_memory(self, size: int) -> None:
-        """Count bytes of this body that came into memory or left it."""
         self._memory_bytes += size
         held_bytes().memory += size
 
@@ -203,7 +361,6 @@ class _HeldFile:
                     rest = rest[self._file.write(rest) :]
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes of the held body from this position."""
         with self._lock:
             if self._file is None:
                 raise OSError("the file is closed")
@@ -214,186 +371,8 @@ class _HeldFile:
             return found
 
     def close(self) -> None:
-        """Delete the temporary file of a held body."""
         with self._lock:
             self._closed = True
             if self._file is not None:
                 self._file.close()
                 self._file = None
-
-
-if TYPE_CHECKING:
-    from siteatlas.scanner.crawl.readers import DocumentTask, ReaderProcess
-
-ENTRIES_PER_EVENT = 500
-
-# Returns whether a filter left out some of the children.
-FollowChildren = Callable[[CrawlCandidate, str, Iterable[ChildLink], HttpClient], Awaitable[bool]]
-
-
-class BodyReader:
-    """Reads the bodies of one scan; several at the same time."""
-
-    def __init__(
-        self,
-        client: HttpClient,
-        frontier: Frontier,
-        *,
-        budget: UrlLimit,
-        emit: Emit,
-        follow: FollowChildren,
-        find_duplicates: bool,
-        readers: RemoteReaders | None,
-    ) -> None:
-        self._client = client
-        self._frontier = frontier
-        self._budget = budget
-        self._emit = emit
-        self._follow = follow
-        self._find_duplicates = find_duplicates
-        self._readers = readers
-        self._one_at_a_time = asyncio.Lock()
-
-    async def read(
-        self,
-        reading: FetchedDocument,
-        reader: DocumentReader,
-        response: Response,
-        body: HeldBody,
-    ) -> None:
-        """Read a body with `reader`, or in a reader process; raises ReaderLost if that ended."""
-        readers = self._readers
-        if readers is None or reading.reader_lost:
-            await self._read_here(reading, reader, response, body)
-            return
-        pool = readers.pool
-        process = await pool.process_for(response, self._frontier.documents_left)
-        if process is not None:
-            task = self._task(reading, response, readers)
-            await self._read_elsewhere(reading, process, task, body)
-        else:
-            with pool.local_document():
-                await self._read_here(reading, reader, response, body)
-        if reading.reader is not None:
-            pool.note_size(reading.reader.decoded_bytes)
-
-    async def send_entries(self, reading: FetchedDocument) -> None:
-        """Emit the entries of the document that were not sent yet."""
-        if reading.unsent_count:
-            await self._emit(reading.take_unsent())
-
-    def _task(
-        self, reading: FetchedDocument, response: Response, readers: RemoteReaders
-    ) -> DocumentTask:
-        """The document of a response as a task for a reader process."""
-        # Late, because most scans have none.
-        from siteatlas.scanner.crawl.readers import DocumentTask
-
-        return DocumentTask(
-            address=response.address,
-            content_encoding=response.content_encoding,
-            charset=response.charset,
-            site_host=self._frontier.hosts.site,
-            anywhere=reading.candidate.named_by_robots,
-            find_duplicates=self._find_duplicates,
-            encode=readers.encode,
-        )
-
-    async def _read_elsewhere(
-        self,
-        reading: FetchedDocument,
-        process: ReaderProcess,
-        task: DocumentTask,
-        body: HeldBody,
-    ) -> None:
-        """Stream a body to a reader process and process its results."""
-        async with (
-            process.document(task) as document,
-            aclosing(document.results(body.chunks())) as results,
-        ):
-            async for result in results:
-                reading.reader = document.summary
-                await self._process_result(reading, result)
-
-    async def _read_here(
-        self,
-        reading: FetchedDocument,
-        reader: DocumentReader,
-        response: Response,
-        body: HeldBody,
-    ) -> None:
-        """Stream the body of a response through a `DocumentReader` and process its results."""
-        reading.reader = reader
-        reading.placement = Placement(
-            response.address,
-            self._frontier.hosts,
-            reader.tally,
-            anywhere=reading.candidate.named_by_robots,
-        )
-        reading.duplicates = DuplicateUrls(reader.tally) if self._find_duplicates else None
-        try:
-            async for chunk in body.chunks():
-                await self._process_results(reading, reader.feed(chunk))
-        except ScanError:
-            await self._process_results(reading, reader.read_buffered())
-            raise
-        await self._process_results(reading, reader.close())
-
-    async def _process_results(
-        self, reading: FetchedDocument, results: Iterable[ReadResult]
-    ) -> None:
-        """Process results as they are produced, each in a time slice of the event loop."""
-        remaining = iter(results)
-        while True:
-            # Results take several times the memory of the bytes they are read from, so only one
-            # document of a scan may wait with a result for the consumer of the events.
-            async with self._one_at_a_time:
-                async with fair_loop().time_slice():
-                    result = next(remaining, None)
-                if result is None:
-                    return
-                await self._process_result(reading, result)
-
-    async def _process_result(self, reading: FetchedDocument, result: ReadResult) -> None:
-        """Follow the children and collect the entries of a result, up to the URL limit."""
-        opened = reading.opened()
-        if opened is not None:
-            await emit_verdict(
-                self._emit, reading.candidate, Verdict.ACCEPTED, None, reading=reading
-            )
-            await self._emit(opened)
-        children = reading.unsent_children(result.children)
-        if children:
-            reading.children_found += len(children)
-            if await self._follow(reading.candidate, reading.url, children, self._client):
-                reading.children_left_out = True
-        if result.encoded is not None:
-            await self._send_encoded(reading, result.encoded)
-        elif result.entry_count:
-            await self._process_entries(reading, result)
-
-    async def _send_encoded(self, reading: FetchedDocument, encoded: EncodedEntries) -> None:
-        """Emit entries of a reader process, which has judged them; such a scan has no limit."""
-        reading.entries_sent += encoded.found
-        await self._emit(EntriesRead(reading.url, EntryColumns(), encoded=encoded))
-
-    async def _process_entries(self, reading: FetchedDocument, result: ReadResult) -> None:
-        """Collect the entries of a result, up to the URL limit; send them when there are many."""
-        found = result.entry_count
-        result.limit_entries(self._budget.admit(found))
-        columns = result.columns
-        if reading.placement is not None:
-            reading.placement.note(columns.urls)
-            reading.placement.note(result.recognized.urls)
-        if reading.duplicates is not None:
-            reading.duplicates.note_repeated(columns.urls)
-        # Entries that may list a URL again are sent in the order of the document.
-        if result.recognized or reading.unsent_recognized:
-            await self.send_entries(reading)
-        reading.unsent.extend(reading.unsent_columns(columns))
-        reading.unsent_recognized.extend(result.recognized)
-        # Extras may be large, so entries that have some are sent at once.
-        if reading.unsent_count >= ENTRIES_PER_EVENT or (columns.extras and columns.extras[-1]):
-            await self.send_entries(reading)
-        if result.entry_count < found:
-            raise UrlLimitReached

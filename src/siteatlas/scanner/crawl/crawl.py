@@ -1,6 +1,6 @@
 """The documents of a scan: each queued once, several read concurrently, children followed.
 
-Tracks what was read and what failed. `origin_search.py` supplies the first candidates.
+`Crawl` tracks what was read and what failed. `site_scan.py` supplies the first candidates.
 """
 
 from __future__ import annotations
@@ -38,10 +38,6 @@ from siteatlas.text import storable
 log = get_logger("scanner")
 
 MAX_SHOWN_CHARS = 2048
-# An index may list 50,000 invalid URLs; not all of them are reported.
-MAX_REPORTED_PER_REASON = 100
-# Links to documents that another index lists too, for each document that a scan may read.
-LINKS_PER_DOCUMENT = 5
 # An index may list 50,000 children; they are processed in chunks to keep the event loop responsive.
 LINKS_PER_CHUNK = 50
 # Many scans may wait for the consumer of their events at the same time.
@@ -66,7 +62,8 @@ class Crawl:
         self._budget = UrlLimit(options.max_urls, options.urls_done)
         self._reported: Counter[str] = Counter()
         self._refused: set[str] = set()
-        self._links_left = options.max_documents * LINKS_PER_DOCUMENT
+        # Links to documents that another index lists too, for each document that a scan may read.
+        self._links_left = options.max_documents * 5
         self._left_out: Counter[ProblemCode] = Counter()
         self.frontier = Frontier(
             site.host, max_documents=options.max_documents, max_depth=options.max_depth
@@ -109,7 +106,6 @@ class Crawl:
         *,
         may_be_page: bool = False,
     ) -> bool:
-        """Queue a given address, or report that it is invalid; whether it was queued."""
         if isinstance(address, AddressError):
             judged = CandidateJudged(storable(url, MAX_SHOWN_CHARS), method, Verdict.REJECTED)
             await self._refuse(judged, address)
@@ -122,7 +118,6 @@ class Crawl:
         return await self._queue(candidate) is None
 
     async def _queue(self, candidate: CrawlCandidate) -> ProblemCode | None:
-        """Queue a candidate, or return the reason why not; a refusal is reported."""
         refusal = self.frontier.add(candidate)
         if refusal is not None and refusal is not ProblemCode.DUPLICATE:
             await self.skip(candidate, refusal)
@@ -140,7 +135,6 @@ class Crawl:
     async def _refuse(
         self, judged: CandidateJudged, error: AddressError, parent_url: str | None = None
     ) -> None:
-        """Report a listed URL that is invalid or forbidden as a document that was not read."""
         if judged.url in self._refused or not await self._report_candidate(
             judged._replace(reason=error.code)
         ):
@@ -160,8 +154,9 @@ class Crawl:
 
     async def report_problem(self, code: ProblemCode, url: str | None = None) -> None:
         """Report a problem of the whole scan, once."""
-        self._reported[f"problem {code}"] += 1
-        if self._reported[f"problem {code}"] == 1:
+        key = f"problem {code}"
+        self._reported[key] += 1
+        if self._reported[key] == 1:
             await self._emit(ProblemSeen(code.value, url))
 
     def skipped_sitemaps(self) -> SitemapsSkipped:
@@ -191,7 +186,6 @@ class Crawl:
                 raise error
 
     async def _visit_queued(self, visitor: Visitor) -> None:
-        """Visit queued candidates until cancelled; one of the concurrent tasks of a crawl."""
         while True:
             candidate = await self.frontier.next()
             try:
@@ -203,7 +197,6 @@ class Crawl:
                 self.frontier.done()
 
     async def _record_result(self, candidate: CrawlCandidate, result: VisitResult) -> None:
-        """Count the document of a visit, or keep its failure for the result of the scan."""
         if result.document_was_read:
             self.documents_read += 1
         if result.error is not None:
@@ -244,7 +237,6 @@ class Crawl:
         return left_out
 
     async def _leave_out(self, candidate: CrawlCandidate) -> bool:
-        """Whether the filter of the scan leaves out a child, which is then reported as skipped."""
         wanted = self._options.child_filter
         if wanted is None:
             return False
@@ -258,7 +250,6 @@ class Crawl:
     async def _until_document_limit(
         self, children: Iterable[ChildLink], parent_url: str
     ) -> AsyncIterator[tuple[ChildLink, WebAddress | AddressError]]:
-        """The parsed children of an index, until the document limit of the scan is reached."""
         async for chunk in fair_loop().time_slices(_parse_links(children, parent_url)):
             for link in chunk:
                 if self._reported[f"problem {ProblemCode.DOCUMENT_LIMIT}"]:
@@ -266,15 +257,12 @@ class Crawl:
                 yield link
 
     async def _follow_child(self, candidate: CrawlCandidate, client: HttpClient) -> bool:
-        """Queue a child if it may be read. Return whether to report it."""
         assert candidate.parent_host is not None
         if not self.frontier.hosts.follows(candidate.address.host, candidate.parent_host):
             await self._skip_foreign_child(candidate, client)
             return False
-        return self._should_report(await self._queue(candidate))
-
-    def _should_report(self, refusal: ProblemCode | None) -> bool:
-        """Whether to report a child: one that is queued now or, up to a limit, was before."""
+        refusal = await self._queue(candidate)
+        # One that was queued before is reported too, up to a limit.
         if refusal is ProblemCode.DUPLICATE:
             self._links_left -= 1
             return self._links_left >= 0
@@ -299,7 +287,6 @@ class Crawl:
         parent_url: str,
         parent_host: str,
     ) -> CrawlCandidate | None:
-        """The candidate for a child of an index; None, and a report, if its URL is invalid."""
         method = DiscoveryMethod.SITEMAP_INDEX
         if isinstance(address, AddressError):
             judged = CandidateJudged(storable(child.url, MAX_SHOWN_CHARS), method, Verdict.SKIPPED)
@@ -316,9 +303,10 @@ class Crawl:
         )
 
     async def _report_candidate(self, event: CandidateJudged) -> bool:
-        """Report a candidate; False if too many were reported with the same reason."""
-        self._reported[f"{event.method} {event.reason}"] += 1
-        if self._reported[f"{event.method} {event.reason}"] > MAX_REPORTED_PER_REASON:
+        # An index may list 50,000 invalid URLs; not all of them are reported.
+        key = f"{event.method} {event.reason}"
+        self._reported[key] += 1
+        if self._reported[key] > 100:
             return False
         await self._emit(event)
         return True
@@ -327,14 +315,12 @@ class Crawl:
 def _parse_links(
     children: Iterable[ChildLink], parent_url: str
 ) -> Iterator[Sequence[tuple[ChildLink, WebAddress | AddressError]]]:
-    """The links with their addresses, or the error of each, in chunks."""
     links = iter(children)
     while chunk := tuple(islice(links, LINKS_PER_CHUNK)):
         yield [(child, _parse_link(child.url, parent_url)) for child in chunk]
 
 
 def _parse_link(url: str, base_url: str) -> WebAddress | AddressError:
-    """The address of a listed URL, or the error if it is invalid."""
     try:
         return parse_url(url, base_url)
     except AddressError as error:

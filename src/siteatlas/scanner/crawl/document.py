@@ -1,4 +1,9 @@
-"""The verdicts on candidates, as events of the scan."""
+"""A document on its way through the crawl: from candidate to verdict.
+
+A `CrawlCandidate` is an address where a sitemap may be. `DocumentReading` is the state of a
+document while it is read, fetched or from a local file; `FetchedDocument` adds what a visit needs.
+`SiteHosts` says which hosts a scan may crawl, `Placement` notes listed pages that are elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +38,13 @@ from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.document import DocumentReader, DuplicateUrls
 from siteatlas.scanner.reading.entries import Tally, all_begin_with
 
+if TYPE_CHECKING:
+    from siteatlas.scanner.crawl.readers import ReadSummary
+
+
+FOREIGN_DOCUMENTS_PER_DOMAIN = 20
+FOREIGN_DOCUMENTS_PER_SCAN = 200
+
 
 @dataclass(frozen=True, slots=True)
 class CrawlCandidate:
@@ -58,17 +70,12 @@ class CrawlCandidate:
 
     @property
     def is_guess(self) -> bool:
-        """Whether it is a guessed path."""
         return self.method is DiscoveryMethod.COMMON_PATH
 
     @property
     def is_child(self) -> bool:
         """Whether an index lists it."""
         return self.method is DiscoveryMethod.SITEMAP_INDEX
-
-
-if TYPE_CHECKING:
-    from siteatlas.scanner.crawl.readers import ReadSummary
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,136 +153,6 @@ class DocumentReading:
             proves_removals=self.proves_removals,
             validators_lied=self.validators_lied,
         )
-
-
-FOREIGN_DOCUMENTS_PER_DOMAIN = 20
-FOREIGN_DOCUMENTS_PER_SCAN = 200
-
-
-class SiteHosts:
-    """The hosts of one site, and how many documents were requested on foreign ones."""
-
-    def __init__(self, site_host: str) -> None:
-        self.site = site_host
-        self._bare = bare_host(site_host)
-        # `www.co.uk` is a site of its own; what else is below `co.uk` is not part of it.
-        self._below = "." + (self._bare if is_registrable(self._bare) else site_host)
-        self._named: set[str] = set()
-        self._foreign: Counter[str] = Counter()
-        self._foreign_documents = 0
-
-    def name(self, host: str) -> None:
-        """Allow a host that the site itself named."""
-        self._named.add(host)
-
-    def belongs(self, host: str) -> bool:
-        """Whether a host is the site's own, a subdomain of it, or the domain above it."""
-        bare = bare_host(host)
-        return (
-            bare == self._bare
-            or (host.endswith(self._below) and "." in self._bare)
-            or (self._bare.endswith("." + bare) and is_registrable(bare))
-        )
-
-    def follows(self, host: str, parent_host: str) -> bool:
-        """Whether the crawl follows an entry of an index to this host."""
-        return self.belongs(host) or host == parent_host or host in self._named
-
-    def allow_document(self, host: str, parent_host: str | None) -> bool:
-        """Count one document of the crawl on a host; False if a limit of foreign ones is reached.
-
-        What a foreign host lists on itself is not counted.
-        """
-        if self.belongs(host) or host == parent_host:
-            return True
-        domain = registrable_domain(host)
-        if (
-            self._foreign[domain] >= FOREIGN_DOCUMENTS_PER_DOMAIN
-            or self._foreign_documents >= FOREIGN_DOCUMENTS_PER_SCAN
-        ):
-            return False
-        self._foreign[domain] += 1
-        self._foreign_documents += 1
-        return True
-
-    def follow_redirect(self, source: WebAddress, target: WebAddress) -> None:
-        """Count a redirect of the crawl like a document; ForeignHostLimit if there are too many."""
-        if not self.allow_document(target.host, source.host):
-            raise ForeignHostLimit
-
-
-HOST = re.compile(r"(https?://(\[[^\]/?#]*\]|[^/?#:\\]*)[^/?#\\]*)", re.IGNORECASE)
-MAX_KNOWN_HOSTS = 256
-MAX_OWN_ORIGINS = 16
-
-
-class Placement:
-    """Records the misplaced pages of one document in its tally.
-
-    A document that robots.txt names, or a descendant of an index that it names, may list any page
-    of its host: `anywhere`.
-    """
-
-    def __init__(
-        self, document: WebAddress, hosts: SiteHosts, tally: Tally, *, anywhere: bool = False
-    ) -> None:
-        directory = document.path.partition("?")[0].rpartition("/")[0] + "/"
-        self._origin = document.origin + "/"
-        self._scope = None if anywhere or directory == "/" else document.origin + directory
-        self._hosts = hosts
-        self._tally = tally
-        self._own_origins: tuple[str, ...] = ()
-        self._codes: dict[str, ProblemCode | None] = {}
-
-    def note(self, urls: Sequence[str]) -> None:
-        """Record misplaced pages: `off_host`, `private_host` or, outside the directory, `scope`."""
-        if not urls:
-            return
-        if not self._own_origins:
-            self._placement_of_url(urls[0])
-        if not (self._own_origins and all_begin_with(self._own_origins[0], urls)):
-            self._note_hosts(urls)
-        if self._scope is not None and not all_begin_with(self._scope, urls):
-            self._note_scope(self._scope, urls)
-
-    def _note_hosts(self, urls: Sequence[str]) -> None:
-        """Record the listed pages that are not on the site."""
-        own = self._own_origins
-        for url in [url for url in urls if not url.startswith(own)]:
-            code = self._placement_of_url(url)
-            if code is not None:
-                self._tally.note(code, url=url)
-
-    def _note_scope(self, scope: str, urls: Sequence[str]) -> None:
-        """Record the listed pages that are outside the directory of their sitemap."""
-        for url in urls:
-            if url.startswith(self._origin) and not url.startswith(scope):
-                self._tally.note(ProblemCode.SCOPE, url=url)
-
-    def _placement_of_url(self, url: str) -> ProblemCode | None:
-        """Whether a page is outside the site that is crawled: the code to record, or None."""
-        match = HOST.match(url)
-        if match is None:
-            return None
-        origin, host = match[1], match[2].lower()
-        if host not in self._codes:
-            if len(self._codes) >= MAX_KNOWN_HOSTS:
-                self._codes.clear()
-            self._codes[host] = self._placement_of_host(host)
-        if self._codes[host] is None:
-            self._add_own_origin(origin + "/")
-        return self._codes[host]
-
-    def _add_own_origin(self, origin: str) -> None:
-        """Remember an origin of the site, so that its next pages need one comparison."""
-        if len(self._own_origins) < MAX_OWN_ORIGINS and origin not in self._own_origins:
-            self._own_origins = (*self._own_origins, origin)
-
-    def _placement_of_host(self, host: str) -> ProblemCode | None:
-        """Whether a host is outside the site that is crawled: the code to record, or None."""
-        if self._hosts.belongs(host):
-            return None
-        return ProblemCode.PRIVATE_HOST if is_private_host(host) else ProblemCode.OFF_HOST
 
 
 @dataclass(slots=True, kw_only=True)
@@ -364,16 +241,20 @@ async def emit_verdict(
     *,
     reading: FetchedDocument | None = None,
 ) -> None:
-    """Emit the verdict on a candidate; children of an index only have one if skipped."""
+    """Emit the verdict on a candidate; children of an index only have one if skipped.
+
+    `reason` is a problem, or the error that the document ended with.
+    """
     if candidate.is_child and verdict is not Verdict.SKIPPED:
         return
     reader = reading.reader if reading else None
+    code = reason.value if isinstance(reason, ProblemCode) else reason.code if reason else None
     await emit(
         CandidateJudged(
             url=candidate.address.url,
             method=candidate.method,
             verdict=verdict,
-            reason=_verdict_reason(reason),
+            reason=code,
             http_status=reading.http_status if reading else None,
             type=reader.type if reader else reading.type if reading else None,
             final_url=reading.redirected_to if reading else None,
@@ -381,8 +262,129 @@ async def emit_verdict(
     )
 
 
-def _verdict_reason(reason: ProblemCode | SiteatlasError | None) -> str | None:
-    """The code in the verdict on a candidate of the crawl."""
-    if isinstance(reason, SiteatlasError):
-        return reason.code
-    return None if reason is None else reason.value
+class SiteHosts:
+    """Which hosts a scan may crawl: those of the site, and a few others that it names.
+
+    A site may name sitemaps on foreign hosts in robots.txt or in its home page: a few per
+    registrable domain, and a limited number per scan. An index may not: its entries are followed
+    on hosts of the site, on the host of the index itself and on hosts that the site named. A
+    redirect counts like a document. So a site can direct only a limited number of requests at
+    third parties.
+    """
+
+    def __init__(self, site_host: str) -> None:
+        self.site = site_host
+        self._bare = bare_host(site_host)
+        # `www.co.uk` is a site of its own; what else is below `co.uk` is not part of it.
+        self._below = "." + (self._bare if is_registrable(self._bare) else site_host)
+        self._named: set[str] = set()
+        self._foreign: Counter[str] = Counter()
+        self._foreign_documents = 0
+
+    def name(self, host: str) -> None:
+        """Allow a host that the site itself named."""
+        self._named.add(host)
+
+    def belongs(self, host: str) -> bool:
+        """Whether a host is the site's own, a subdomain of it, or the domain above it."""
+        bare = bare_host(host)
+        return (
+            bare == self._bare
+            or (host.endswith(self._below) and "." in self._bare)
+            or (self._bare.endswith("." + bare) and is_registrable(bare))
+        )
+
+    def follows(self, host: str, parent_host: str) -> bool:
+        """Whether the crawl follows an entry of an index to this host."""
+        return self.belongs(host) or host == parent_host or host in self._named
+
+    def allow_document(self, host: str, parent_host: str | None) -> bool:
+        """Count one document of the crawl on a host; False if a limit of foreign ones is reached.
+
+        What a foreign host lists on itself is not counted.
+        """
+        if self.belongs(host) or host == parent_host:
+            return True
+        domain = registrable_domain(host)
+        if (
+            self._foreign[domain] >= FOREIGN_DOCUMENTS_PER_DOMAIN
+            or self._foreign_documents >= FOREIGN_DOCUMENTS_PER_SCAN
+        ):
+            return False
+        self._foreign[domain] += 1
+        self._foreign_documents += 1
+        return True
+
+    def follow_redirect(self, source: WebAddress, target: WebAddress) -> None:
+        """Count a redirect of the crawl like a document; ForeignHostLimit if there are too many."""
+        if not self.allow_document(target.host, source.host):
+            raise ForeignHostLimit
+
+
+HOST = re.compile(r"(https?://(\[[^\]/?#]*\]|[^/?#:\\]*)[^/?#\\]*)", re.IGNORECASE)
+
+
+class Placement:
+    """Records the misplaced pages of one document in its tally.
+
+    Pages are stored as listed and never fetched. The common case takes one comparison.
+
+    A document that robots.txt names, or a descendant of an index that it names, may list any page
+    of its host: `anywhere`.
+    """
+
+    def __init__(
+        self, document: WebAddress, hosts: SiteHosts, tally: Tally, *, anywhere: bool = False
+    ) -> None:
+        directory = document.path.partition("?")[0].rpartition("/")[0] + "/"
+        self._origin = document.origin + "/"
+        self._scope = None if anywhere or directory == "/" else document.origin + directory
+        self._hosts = hosts
+        self._tally = tally
+        self._own_origins: tuple[str, ...] = ()
+        self._codes: dict[str, ProblemCode | None] = {}
+
+    def note(self, urls: Sequence[str]) -> None:
+        """Record misplaced pages: `off_host`, `private_host` or, outside the directory, `scope`."""
+        if not urls:
+            return
+        if not self._own_origins:
+            self._placement_of_url(urls[0])
+        if not (self._own_origins and all_begin_with(self._own_origins[0], urls)):
+            self._note_hosts(urls)
+        if self._scope is not None and not all_begin_with(self._scope, urls):
+            self._note_scope(self._scope, urls)
+
+    def _note_hosts(self, urls: Sequence[str]) -> None:
+        own = self._own_origins
+        for url in [url for url in urls if not url.startswith(own)]:
+            code = self._placement_of_url(url)
+            if code is not None:
+                self._tally.note(code, url=url)
+
+    def _note_scope(self, scope: str, urls: Sequence[str]) -> None:
+        for url in urls:
+            if url.startswith(self._origin) and not url.startswith(scope):
+                self._tally.note(ProblemCode.SCOPE, url=url)
+
+    def _placement_of_url(self, url: str) -> ProblemCode | None:
+        match = HOST.match(url)
+        if match is None:
+            return None
+        origin, host = match[1], match[2].lower()
+        if host not in self._codes:
+            if len(self._codes) >= 256:
+                self._codes.clear()
+            self._codes[host] = self._placement_of_host(host)
+        if self._codes[host] is None:
+            # The next pages of an own origin need one comparison; a few origins suffice.
+            own = origin + "/"
+            if len(self._own_origins) < 16 and own not in self._own_origins:
+                self._own_origins = (*self._own_origins, own)
+        return self._codes[host]
+
+    def _placement_of_host(self, host: str) -> ProblemCode | None:
+        """Whether a host is outside the site that is crawled: the code to record, or None."""
+        if self._hosts.belongs(host):
+            return None
+        return ProblemCode.PRIVATE_HOST if is_private_host(host) else ProblemCode.OFF_HOST

@@ -35,8 +35,6 @@ from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.document import DocumentReader, DuplicateUrls
 from siteatlas.scanner.reading.entries import ReadResult
 
-READ_BYTES = 256 * 1024
-
 
 async def read_local_file(
     path: Path, options: ScanOptions = ScanOptions()
@@ -47,7 +45,7 @@ async def read_local_file(
     # Without a buffer, closing does not wait for a read that is still under way in the thread.
     with await thread.submit(lambda: _open_file(path)) as file:
         try:
-            while chunk := await thread.submit(lambda: file.read(READ_BYTES)):
+            while chunk := await thread.submit(lambda: file.read(256 * 1024)):
                 for event in reading.process(reading.reader.feed(chunk)):
                     yield event
             for event in reading.process(reading.reader.close()):
@@ -64,7 +62,6 @@ async def read_local_file(
 
 
 def _open_file(path: Path) -> FileIO:
-    """Open a local sitemap file; InputError if that fails."""
     try:
         return path.open("rb", buffering=0)
     except OSError as error:
@@ -72,20 +69,16 @@ def _open_file(path: Path) -> FileIO:
 
 
 def _file_error(error: ScanError) -> ScanError:
-    """The error with a message that fits a file."""
     if isinstance(error, (HtmlInstead, Blocked)):
         return HtmlInstead("The file is a web page, not a sitemap.")
     return error
 
 
 def _unreadable_file(error: OSError) -> InputError:
-    """The error for a local sitemap file that the system cannot open or read."""
     return InputError(f"The file cannot be read: {error.strerror}.")
 
 
 class _FileReading:
-    """The state of one file while it is read."""
-
     def __init__(self, name: str, options: ScanOptions) -> None:
         self.reader = DocumentReader()
         self._document = DocumentReading(
@@ -97,7 +90,6 @@ class _FileReading:
 
     @property
     def has_content(self) -> bool:
-        """Whether entries or children were read from the file."""
         return bool(self._document.entries_sent or self._children_found)
 
     def process(self, results: Iterable[ReadResult]) -> Iterator[ScanEvent]:
@@ -117,7 +109,6 @@ class _FileReading:
                 raise UrlLimitReached
 
     def _report_children(self, children: list[ChildLink]) -> Iterator[ScanEvent]:
-        """The events for children of a local sitemap index, which are not fetched."""
         self._children_found += len(children)
         if children:
             yield ChildrenFound(self._document.url, tuple(children))
@@ -130,7 +121,6 @@ class _FileReading:
             )
 
     def closed(self, error: ScanError | None = None) -> DocumentClosed:
-        """The event for the end of the file, read or failed."""
         if error is None:
             return self._document.closed(DocumentOutcome.COMPLETE)
         outcome = DocumentOutcome.CUT if self.has_content else DocumentOutcome.UNREAD

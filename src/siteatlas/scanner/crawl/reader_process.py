@@ -1,6 +1,6 @@
 """A reader process: reads documents for a scan and encodes their entries, with no network.
 
-`reader_pool.py` starts it as `python -m`, with the number of a socket. It ends when that is closed.
+`readers.py` starts it as `python -m`, with the number of a socket. It ends when that is closed.
 Documents may take turns; each is read, judged and counted as `visit.py` does it.
 """
 
@@ -28,10 +28,6 @@ from siteatlas.scanner.crawl.readers import (
 from siteatlas.scanner.events import ChildLink, EncodedEntries, EntriesRead
 from siteatlas.scanner.reading.document import DocumentReader, DuplicateUrls, load_readers
 from siteatlas.scanner.reading.entries import ReadResult
-
-# Each message costs the first process about as much as encoding a few entries.
-MESSAGE_BYTES = 256 * 1024
-BUFFER_BYTES = 128 * 1024
 
 # Returns fewer bytes than asked for at the end only.
 Receive = Callable[[int], bytes]
@@ -81,16 +77,15 @@ class DocumentWork:
         self._send_summary(error)
 
     def _process(self, results: Iterable[ReadResult]) -> None:
-        """Encode results of the reader and send them when there are many."""
         for result in results:
             if result.columns.urls:
                 self._encode(result)
             is_opened = self._reader.type is not None and not self._type_is_sent
-            if is_opened or result.children or self._unsent_bytes >= MESSAGE_BYTES:
+            # Each message costs the first process about as much as encoding a few entries.
+            if is_opened or result.children or self._unsent_bytes >= 256 * 1024:
                 self._send_results(result.children)
 
     def _encode(self, result: ReadResult) -> None:
-        """Judge and encode the entries of a result of the reader."""
         urls = result.columns.urls
         self._placement.note(urls)
         if self._duplicates is not None:
@@ -100,7 +95,6 @@ class DocumentWork:
         self._unsent_bytes += len(encoded.data)
 
     def _send_results(self, children: list[ChildLink]) -> None:
-        """Send what was read of the document since the last message."""
         result = RemoteResult(self._reader.type, children, _counts(self._unsent))
         # As raw bytes, because a pickle would copy them once more on each side.
         data = b"".join([entries.data for entries in self._unsent])
@@ -109,7 +103,6 @@ class DocumentWork:
         self._type_is_sent = self._reader.type is not None
 
     def _send_summary(self, error: ScanError | None) -> None:
-        """Send the last results of the document, and its state at the end."""
         if self._unsent:
             self._send_results([])
         reader = self._reader
@@ -127,7 +120,6 @@ class DocumentWork:
 
 
 def _counts(parts: list[EncodedEntries]) -> EncodedEntries | None:
-    """The counts of encoded entries together, without their data; None if there are none."""
     if not parts:
         return None
     return EncodedEntries(
@@ -178,7 +170,7 @@ def main() -> None:
     gc.freeze()
     gc.enable()
     with socket.socket(fileno=int(sys.argv[1])) as connection, suppress(OSError):
-        incoming = connection.makefile("rb", BUFFER_BYTES)
+        incoming = connection.makefile("rb", 128 * 1024)
         ReaderLoop(incoming.read, connection.sendall).run()
     # Without the tidying up of the interpreter, which nobody waits for.
     os._exit(0)

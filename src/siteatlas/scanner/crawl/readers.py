@@ -1,6 +1,9 @@
-"""A reader process as the scan sees it: its program, its socket, and the documents it reads.
+"""The reader processes of one command: started when a site is large, and given whole documents.
 
-`reader_pool.py` imports this with the first process that it starts.
+The first process reads documents too. It keeps everything else: requests, limits, the order of
+events and what is done with them. A process that ends loses nothing: its documents are read again.
+Each has one socket. A message is a head, a pickled value and raw bytes, each but the head possibly
+empty; the pickles come from processes of the same command only.
 """
 
 from __future__ import annotations
@@ -32,113 +35,13 @@ from siteatlas.scanner.events import ChildLink, EncodedEntries, EntriesRead, Sit
 from siteatlas.scanner.reading.decoding import ContentHash
 from siteatlas.scanner.reading.entries import ReadResult, Tally
 
-# The number of the document, the kind, and the sizes of the value and of the bytes.
-HEAD = Struct("<IBII")
-
-EncodeEntries = Callable[[EntriesRead], EncodedEntries]
-
-
-class MessageKind(IntEnum):
-    """What a message says about its document.
-
-    To the process: `open`, then `data`, then `end`, or `fault` if the transfer failed; `drop` if
-    nobody waits for the document any more. From the process: `result`, then `summary`.
-    """
-
-    OPEN = 1
-    DATA = 2
-    END = 3
-    FAULT = 4
-    DROP = 5
-    RESULT = 6
-    SUMMARY = 7
-
-
-class MessageHead(NamedTuple):
-    """The document and the kind of a message, and how many bytes follow."""
-
-    document: int
-    kind: int
-    value_size: int
-    data_size: int
-
-
-class DocumentTask(NamedTuple):
-    """What a reader process must know of a document; it may be of any site of the command."""
-
-    address: WebAddress
-    content_encoding: str | None
-    charset: str | None
-    site_host: str
-    anywhere: bool
-    find_duplicates: bool
-    encode: EncodeEntries
-
-
-class RemoteResult(NamedTuple):
-    """Some of what a reader process has read from a document."""
-
-    type: SitemapType | None
-    children: list[ChildLink]
-    entries: EncodedEntries | None
-
-
-@dataclass(slots=True)
-class ReadSummary:
-    """The state of a document in a reader process, with the attributes of a `DocumentReader`.
-
-    Complete after the last message only; before that, the type at most is known.
-    """
-
-    type: SitemapType | None = None
-    tally: Tally = field(default_factory=Tally)
-    wire_bytes: int = 0
-    decoded_bytes: int = 0
-    is_window: bool = False
-    shows_its_end: bool = False
-    hashes: ContentHash = ContentHash("", "")
-    error: ScanError | None = None
-
-    def content_hash(self) -> ContentHash:
-        """The hashes of the document."""
-        return self.hashes
-
-
-def message(document: int, kind: MessageKind, value: object = None, data: bytes = b"") -> bytes:
-    """A message as bytes."""
-    pickled = b"" if value is None else pickle.dumps(value)
-    return HEAD.pack(document, kind, len(pickled), len(data)) + pickled + data
-
-
-def read_head(head: bytes) -> MessageHead:
-    """The head of a message."""
-    return MessageHead(*HEAD.unpack(head))
-
-
-def read_value(pickled: bytes) -> Any:
-    """The value of a message."""
-    return pickle.loads(pickled) if pickled else None  # noqa: S301 from our own process
-
-
 log = get_logger("scanner")
 
-MIB = 1024 * 1024
 # A process takes as long to start as reading a few MiB does; small documents gain nothing.
-MIN_SITE_BYTES = 16 * MIB
-MIN_DOCUMENT_BYTES = MIB // 2
-# What sitemaps usually are compressed to; only an estimate is needed.
-GZIP_RATIO = 8
+MIN_SITE_BYTES = 16 * 1024 * 1024
+MIN_DOCUMENT_BYTES = 512 * 1024
 
-
-class ReaderLost(Exception):
-    """A reader process has ended before its document."""
-
-
-class RemoteReaders(NamedTuple):
-    """The reader processes that a scan may use, and how they encode the entries of its site."""
-
-    pool: ReaderPool
-    encode: EncodeEntries
+EncodeEntries = Callable[[EntriesRead], EncodedEntries]
 
 
 class ReaderPool:
@@ -189,9 +92,6 @@ class ReaderPool:
         self._last_size = decoded_bytes
 
     async def _start_all(self) -> None:
-        """Start all reader processes, once; a scan needs none of them."""
-        # Late, because most scans start none.
-
         async with self._starting:
             while self._count:
                 self._count -= 1
@@ -201,100 +101,23 @@ class ReaderPool:
                     log.debug("reader_process_failed", error=error.strerror)
 
     def _expected_size(self, response: Response) -> int:
-        """About how many bytes the document of a response will have when decompressed."""
         length = response.content_length
         if length is None:
             return self._last_size
         is_compressed = response.content_encoding or response.address.path.endswith(".gz")
-        return length * GZIP_RATIO if is_compressed else length
+        # What sitemaps usually are compressed to; only an estimate is needed.
+        return length * 8 if is_compressed else length
 
 
-# Of up to 256 KiB each; a slow consumer of the scan stops the process with a few of them.
-MAX_QUEUED_MESSAGES = 2
+class RemoteReaders(NamedTuple):
+    """The reader processes that a scan may use, and how they encode the entries of its site."""
 
-SendMessage = Callable[[MessageKind, object, bytes], Awaitable[None]]
-
-
-class ReceivedMessage(NamedTuple):
-    """A message of the reader process about one document."""
-
-    value: RemoteResult | ReadSummary
-    data: bytes
+    pool: ReaderPool
+    encode: EncodeEntries
 
 
-class RemoteDocument:
-    """One document in a reader process. `summary` has its state, see there."""
-
-    def __init__(self, task: DocumentTask, send: SendMessage) -> None:
-        self.summary = ReadSummary()
-        self._task = task
-        self._send = send
-        self._received: asyncio.Queue[ReceivedMessage | None] = asyncio.Queue(MAX_QUEUED_MESSAGES)
-        self._is_dropped = False
-
-    async def receive(self, message: ReceivedMessage | None) -> None:
-        """Take a message of the process, or None if it has ended; waits for the consumer."""
-        if not self._is_dropped:
-            await self._received.put(message)
-
-    async def results(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[ReadResult, None]:
-        """Have the bytes of a body read; the last result, an empty one, comes with the summary.
-
-        Raises the fault of the transfer or of the document after that, or ReaderLost.
-        """
-        sending = asyncio.create_task(self._send_body(chunks))
-        try:
-            while isinstance((message := await self._next()).value, RemoteResult):
-                yield self._read_result(message.value, message.data)
-            assert isinstance(message.value, ReadSummary)
-            self.summary = message.value
-            yield ReadResult()
-            if self.summary.error is not None:
-                raise self.summary.error
-            fault = await sending
-            if fault is not None:
-                raise fault
-        finally:
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
-
-    def drop(self) -> None:
-        """Take no more messages, so that none of them holds up those of other documents."""
-        self._is_dropped = True
-        while not self._received.empty():
-            self._received.get_nowait()
-
-    async def _next(self) -> ReceivedMessage:
-        """The next message of the reader process; raises ReaderLost if it has ended."""
-        message = await self._received.get()
-        if message is None:
-            raise ReaderLost
-        return message
-
-    def _read_result(self, result: RemoteResult, data: bytes) -> ReadResult:
-        """A result of the reader process in the form in which `DocumentReader` gives it."""
-        self.summary.type = result.type
-        encoded = result.entries
-        if encoded is not None:
-            encoded = encoded._replace(data=data)
-        return ReadResult(children=result.children, encoded=encoded)
-
-    async def _send_body(self, chunks: AsyncIterator[bytes]) -> ScanError | None:
-        """Send the task and the body to the reader process; returns a fault of the transfer."""
-        await self._send(MessageKind.OPEN, self._task, b"")
-        try:
-            async for chunk in chunks:
-                await self._send(MessageKind.DATA, None, chunk)
-        except ScanError as fault:
-            await self._send(MessageKind.FAULT, None, b"")
-            return fault
-        await self._send(MessageKind.END, None, b"")
-        return None
-
-
-PROGRAM = "siteatlas.scanner.crawl.reader_process"
-SOCKET_BUFFER_BYTES = MIB
-STREAM_BUFFER_BYTES = MIB // 2
+class ReaderLost(Exception):
+    """A reader process has ended before its document."""
 
 
 class ReaderProcess:
@@ -320,13 +143,13 @@ class ReaderProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             for end in (ours, theirs):
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1024 * 1024)
             try:
                 process = _start_program(theirs.fileno())
             except OSError:
                 ours.close()
                 raise
-        streams = await asyncio.open_connection(sock=ours, limit=STREAM_BUFFER_BYTES)
+        streams = await asyncio.open_connection(sock=ours, limit=512 * 1024)
         return cls(process, *streams)
 
     @property
@@ -368,12 +191,10 @@ class ReaderProcess:
     def _write(
         self, number: int, kind: MessageKind, value: object = None, data: bytes = b""
     ) -> None:
-        """Send a message to the reader process without waiting."""
         if not self.is_lost:
             self._outgoing.write(message(number, kind, value, data))
 
     async def _receive_all(self) -> None:
-        """Pass on the messages of the reader process to its documents until it ends."""
         try:
             while True:
                 await self._receive_message()
@@ -384,7 +205,6 @@ class ReaderProcess:
             await document.receive(None)
 
     async def _receive_message(self) -> None:
-        """Pass on one message of the reader process; one for a dropped document is ignored."""
         head = read_head(await self._incoming.readexactly(HEAD.size))
         value = read_value(await self._incoming.readexactly(head.value_size))
         data = await self._incoming.readexactly(head.data_size)
@@ -394,10 +214,10 @@ class ReaderProcess:
 
 
 def _start_program(descriptor: int) -> subprocess.Popen[bytes]:
-    """Start the program of a reader process, with one end of its socket."""
+    program = "siteatlas.scanner.crawl.reader_process"
     return subprocess.Popen(
         # -P: no module is imported from the current directory.
-        [sys.executable, "-P", "-m", PROGRAM, str(descriptor)],
+        [sys.executable, "-P", "-m", program, str(descriptor)],
         pass_fds=[descriptor],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -405,3 +225,165 @@ def _start_program(descriptor: int) -> subprocess.Popen[bytes]:
         # An interrupt on the terminal is for the first process, which then ends this one.
         process_group=0,
     )
+
+
+class RemoteDocument:
+    """One document in a reader process. `summary` has its state, see there."""
+
+    def __init__(
+        self, task: DocumentTask, send: Callable[[MessageKind, object, bytes], Awaitable[None]]
+    ) -> None:
+        self.summary = ReadSummary()
+        self._task = task
+        self._send = send
+        # Of up to 256 KiB each; a slow consumer of the scan stops the process with a few of them.
+        self._received: asyncio.Queue[ReceivedMessage | None] = asyncio.Queue(2)
+        self._is_dropped = False
+
+    async def receive(self, message: ReceivedMessage | None) -> None:
+        """Take a message of the process, or None if it has ended; waits for the consumer."""
+        if not self._is_dropped:
+            await self._received.put(message)
+
+    async def results(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[ReadResult, None]:
+        """Have the bytes of a body read; the last result, an empty one, comes with the summary.
+
+        Raises the fault of the transfer or of the document after that, or ReaderLost.
+        """
+        sending = asyncio.create_task(self._send_body(chunks))
+        try:
+            while isinstance((message := await self._next()).value, RemoteResult):
+                yield self._read_result(message.value, message.data)
+            assert isinstance(message.value, ReadSummary)
+            self.summary = message.value
+            yield ReadResult()
+            if self.summary.error is not None:
+                raise self.summary.error
+            fault = await sending
+            if fault is not None:
+                raise fault
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    def drop(self) -> None:
+        """Take no more messages, so that none of them holds up those of other documents."""
+        self._is_dropped = True
+        while not self._received.empty():
+            self._received.get_nowait()
+
+    async def _next(self) -> ReceivedMessage:
+        message = await self._received.get()
+        if message is None:
+            raise ReaderLost
+        return message
+
+    def _read_result(self, result: RemoteResult, data: bytes) -> ReadResult:
+        self.summary.type = result.type
+        encoded = result.entries
+        if encoded is not None:
+            encoded = encoded._replace(data=data)
+        return ReadResult(children=result.children, encoded=encoded)
+
+    async def _send_body(self, chunks: AsyncIterator[bytes]) -> ScanError | None:
+        await self._send(MessageKind.OPEN, self._task, b"")
+        try:
+            async for chunk in chunks:
+                await self._send(MessageKind.DATA, None, chunk)
+        except ScanError as fault:
+            await self._send(MessageKind.FAULT, None, b"")
+            return fault
+        await self._send(MessageKind.END, None, b"")
+        return None
+
+
+class ReceivedMessage(NamedTuple):
+    """A message of the reader process about one document."""
+
+    value: RemoteResult | ReadSummary
+    data: bytes
+
+
+class DocumentTask(NamedTuple):
+    """What a reader process must know of a document; it may be of any site of the command."""
+
+    address: WebAddress
+    content_encoding: str | None
+    charset: str | None
+    site_host: str
+    anywhere: bool
+    find_duplicates: bool
+    encode: EncodeEntries
+
+
+class RemoteResult(NamedTuple):
+    """Some of what a reader process has read from a document."""
+
+    type: SitemapType | None
+    children: list[ChildLink]
+    entries: EncodedEntries | None
+
+
+@dataclass(slots=True)
+class ReadSummary:
+    """The state of a document in a reader process, with the attributes of a `DocumentReader`.
+
+    Complete after the last message only; before that, the type at most is known.
+    """
+
+    type: SitemapType | None = None
+    tally: Tally = field(default_factory=Tally)
+    wire_bytes: int = 0
+    decoded_bytes: int = 0
+    is_window: bool = False
+    shows_its_end: bool = False
+    hashes: ContentHash = ContentHash("", "")
+    error: ScanError | None = None
+
+    def content_hash(self) -> ContentHash:
+        return self.hashes
+
+
+class MessageKind(IntEnum):
+    """What a message says about its document.
+
+    To the process: `open`, then `data`, then `end`, or `fault` if the transfer failed; `drop` if
+    nobody waits for the document any more. From the process: `result`, then `summary`.
+    """
+
+    OPEN = 1
+    DATA = 2
+    END = 3
+    FAULT = 4
+    DROP = 5
+    RESULT = 6
+    SUMMARY = 7
+
+
+class MessageHead(NamedTuple):
+    """The document and the kind of a message, and how many bytes follow."""
+
+    document: int
+    kind: int
+    value_size: int
+    data_size: int
+
+
+# The number of the document, the kind, and the sizes of the value and of the bytes.
+HEAD = Struct("<IBII")
+
+
+def message(document: int, kind: MessageKind, value: object = None, data: bytes = b"") -> bytes:
+    """A message as bytes."""
+    pickled = b"" if value is None else pickle.dumps(value)
+    return HEAD.pack(document, kind, len(pickled), len(data)) + pickled + data
+
+
+def read_head(head: bytes) -> MessageHead:
+    """The head of a message."""
+    return MessageHead(*HEAD.unpack(head))
+
+
+def read_value(pickled: bytes) -> Any:
+    """The value of a message."""
+    return pickle.loads(pickled) if pickled else None  # noqa: S301 from our own process

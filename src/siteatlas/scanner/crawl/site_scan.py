@@ -1,6 +1,9 @@
-"""One scan of one site, from its origin to its last document: the order of all steps.
+"""One scan of one site, from its origin to its last document.
 
-Sends events to its listener and raises the most specific error if no sitemap could be read.
+`SiteScan` finds the origin that responds and reads its robots.txt. `OriginSearch` then looks for
+sitemaps there in the order of cost: what a user or robots.txt names, what the home page links to,
+and last the common paths. Events go to the listener; if not one document could be read, the most
+specific of the errors on the way is raised.
 """
 
 from __future__ import annotations
@@ -8,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 from siteatlas.aio import fair_loop
 from siteatlas.errors import (
@@ -50,7 +52,12 @@ from siteatlas.net.client import HttpClient, Politeness
 from siteatlas.scanner.crawl.crawl import Crawl
 from siteatlas.scanner.crawl.document import CrawlCandidate
 from siteatlas.scanner.crawl.readers import RemoteReaders
-from siteatlas.scanner.discovery.home_page import guessed_paths, names_document
+from siteatlas.scanner.discovery.home_page import (
+    HomePage,
+    fetch_home_page,
+    guessed_paths,
+    names_document,
+)
 from siteatlas.scanner.discovery.probes import (
     TRY_NEXT_ORIGIN_ERRORS,
     RobotsResult,
@@ -70,219 +77,12 @@ from siteatlas.scanner.events import (
 from siteatlas.scanner.options import ScanMemory, ScanOptions
 from siteatlas.scanner.problem_codes import ProblemCode
 
-# If most guesses fail with one of these, it is an error of the site.
-SITE_FAULTS = (
-    *(Blocked, ConnectionFailed, DnsError, PaymentRequired, ServerError, Timeout, TlsError),
-    *(RedirectInvalid, RedirectLoop, TooManyRedirects),
-)
-# If a guess fails with one of these, a document exists there and cannot be read.
-DOCUMENT_FAULTS = (
-    *(DecompressionBomb, EmptyDocument, EncodingChain, EncodingUnsupported, GzipCorrupt),
-    *(GzipMembers, NotASitemap, TooLarge, Truncated, XmlEntities, XmlLimits, XmlMalformed),
-)
-
-NAMED_REFUSED = "Connections to the sitemaps that the site names are not allowed."
-
-Failure = tuple[CrawlCandidate, SiteatlasError]
-
-
-def most_specific_error(
-    failures: Sequence[Failure], home_error: SiteatlasError | None
-) -> SiteatlasError:
-    """The error of a named document, else of the site, else of a guessed one, else NoSitemap."""
-    named = [_of_named(error) for candidate, error in failures if _is_named(candidate, error)]
-    guessed = [error for candidate, error in failures if candidate.is_guess]
-    return (
-        next((error for error in named if not isinstance(error, HttpNotFound)), None)
-        or _site_error(guessed)
-        or _guess_error(guessed)
-        or (home_error if not guessed and isinstance(home_error, SITE_FAULTS) else None)
-        or NoSitemap()
-    )
-
-
-def _is_named(candidate: CrawlCandidate, error: SiteatlasError) -> bool:
-    """Whether the candidate was named as a sitemap; for a page only errors of its site count."""
-    if candidate.may_be_page:
-        return isinstance(error, SITE_FAULTS)
-    return not candidate.is_guess
-
-
-def _of_named(error: SiteatlasError) -> SiteatlasError:
-    """The error, with a message that it is the named sitemap that is denied, not the site."""
-    return EgressDenied(NAMED_REFUSED) if isinstance(error, EgressDenied) else error
-
-
-def _site_error(guessed: Sequence[SiteatlasError]) -> SiteatlasError | None:
-    """The most common fault of the site, if at least half of the guessed paths failed with one."""
-    faults = [error for error in guessed if isinstance(error, SITE_FAULTS)]
-    if 2 * len(faults) < len(guessed) or not faults:
-        return None
-    kind, _ = Counter(map(type, faults)).most_common(1)[0]
-    return next(error for error in faults if type(error) is kind)
-
-
-def _guess_error(guessed: Sequence[SiteatlasError]) -> SiteatlasError | None:
-    """The error of a guessed document; HTML does not count, as many sites have a page there."""
-    there = [error for error in guessed if isinstance(error, DOCUMENT_FAULTS)]
-    pages = sum(isinstance(error, HtmlInstead) for error in there)
-    alike = 2 * len(there) > len(guessed)
-    if len(there) == pages or alike:
-        return None
-    return next(error for error in there if not isinstance(error, HtmlInstead))
-
-
-if TYPE_CHECKING:
-    from siteatlas.scanner.discovery.home_page import HomePage
-
 log = get_logger("scanner")
 
 MAX_GUESSES = 60
-MAX_CONSECUTIVE_FAILURES = 3
-NO_RESPONSE_ERRORS = (ConnectionFailed, DnsError, Timeout, TlsError)
+NAMED_REFUSED = "Connections to the sitemaps that the site names are not allowed."
 
-
-class GuessBudget:
-    """How many guesses a scan may still make, over all origins."""
-
-    def __init__(self, remaining: int = MAX_GUESSES) -> None:
-        self._remaining = remaining
-
-    def take_guess(self) -> bool:
-        """Count one guessed path against the limit of the scan; False if none is left."""
-        self._remaining -= 1
-        return self._remaining >= 0
-
-
-class OriginSearch:
-    """Looks for sitemaps at one origin, with one client.
-
-    `home_error` is the error of the home page request.
-    """
-
-    def __init__(
-        self,
-        crawl: Crawl,
-        client: HttpClient,
-        base: WebAddress,
-        *,
-        robots: RobotsResult,
-        options: ScanOptions,
-        guesses: GuessBudget,
-    ) -> None:
-        self._crawl = crawl
-        self._client = client
-        self._base = base
-        self._sitemaps = robots.robots.sitemaps
-        self._rules = robots.rules
-        self._robots_answered = robots.status is not None
-        self._options = options
-        self._guesses = guesses
-        self._visitor = crawl.visitor(client)
-        self.home_error: SiteatlasError | None = None
-
-    async def run(self, path: str | None = None) -> None:
-        """Read a given path and the sitemaps of robots.txt; if nothing was found, also search the
-        home page and the common paths.
-        """
-        await self._crawl_named(path)
-        if self._is_done:
-            return
-        home = await self._fetch_home()
-        if home is not None:
-            await self._read_links(home)
-        if not self._is_done:
-            await self._try_common_paths(home)
-        if home is not None and not self._is_done:
-            await self._crawl.add_all(home.feeds, home.base, DiscoveryMethod.HTML_LINK)
-            await self._crawl_queued()
-
-    @property
-    def _is_done(self) -> bool:
-        """Whether a document was read and no full probe was requested."""
-        return self._crawl.documents_read > 0 and self._options.probe != "full"
-
-    @property
-    def _is_unresponsive(self) -> bool:
-        """Whether the last requests all failed without a response."""
-        last = [error for _, error in self._crawl.failures[-MAX_CONSECUTIVE_FAILURES:]]
-        return len(last) == MAX_CONSECUTIVE_FAILURES and all(
-            isinstance(e, NO_RESPONSE_ERRORS) for e in last
-        )
-
-    async def _crawl_queued(self) -> None:
-        """Read the candidates queued so far; raises if the site asks us to wait."""
-        await self._crawl.run(self._visitor)
-        self._crawl.raise_if_rate_limited()
-
-    async def _crawl_named(self, path: str | None) -> None:
-        """Crawl the given path, the manual documents and the sitemaps of robots.txt."""
-        method = DiscoveryMethod.MANUAL
-        if path is not None:
-            may_be_page = not names_document(path)
-            await self._crawl.add(path, self._base, method, may_be_page=may_be_page)
-        await self._crawl.add_all(self._options.manual_documents, self._base, method)
-        if self._options.robots_sitemaps:
-            await self._crawl.add_all(self._sitemaps, self._base, DiscoveryMethod.ROBOTS_TXT)
-        await self._crawl_queued()
-
-    async def _fetch_home(self) -> HomePage | None:
-        """The home page, if robots.txt allows it; raises if the site does not respond at all."""
-        if not await self._allows_any(["/"]):
-            return None
-        # Late, so that a scan sends its first request before it imports the HTML parser.
-        from siteatlas.scanner.discovery.home_page import fetch_home_page
-
-        try:
-            home = await fetch_home_page(self._client, self._base)
-        except RateLimited:
-            raise
-        except (ScanError, AddressError) as error:
-            if not self._robots_answered and isinstance(error, (ConnectionFailed, Timeout)):
-                raise
-            log.debug("home_page_failed", url=self._base.url, code=error.code)
-            self.home_error = error
-            return None
-        if home.is_challenge:
-            self.home_error = Blocked("The site shows a browser challenge.")
-        return home
-
-    async def _read_links(self, home: HomePage) -> None:
-        """Read the sitemaps that the home page links to in its headers and tags."""
-        await self._crawl.add_all(home.header_links, home.base, DiscoveryMethod.HTTP_HEADER)
-        await self._crawl.add_all(home.page_links, home.base, DiscoveryMethod.HTML_LINK)
-        await self._crawl_queued()
-
-    async def _try_common_paths(self, home: HomePage | None) -> None:
-        paths = guessed_paths(home.hints if home else ())
-        if await self._allows_any(paths):
-            self._visitor.random_path = await probe_random_path(self._client, self._base)
-        if self._visitor.random_path.type is not None:
-            paths = paths[:1]
-        for path in paths:
-            if self._is_done or self._is_unresponsive or not await self._try_path(path):
-                return
-
-    async def _allows_any(self, paths: Iterable[str]) -> bool:
-        """Whether robots.txt allows one of these paths; each may take milliseconds."""
-        async for allowed in fair_loop().time_slices(map(self._rules.allows, paths)):
-            if allowed:
-                return True
-        return False
-
-    async def _try_path(self, path: str) -> bool:
-        """Try one path; False when no guess is left."""
-        address = parse_url(path, self._base.url)
-        candidate = CrawlCandidate(address, DiscoveryMethod.COMMON_PATH)
-        if not await self._allows_any([path]):
-            await self._crawl.skip(candidate, ProblemCode.ROBOTS_DISALLOWED)
-        elif not self._guesses.take_guess():
-            return False
-        elif await self._crawl.add_candidate(candidate):
-            await self._crawl_queued()
-        return True
-
-
+Failure = tuple[CrawlCandidate, SiteatlasError]
 OpenClient = Callable[[WebAddress], HttpClient]
 
 
@@ -334,7 +134,6 @@ class SiteScan:
         await self._crawl.run(self._crawl.visitor(client))
 
     async def _scan_site(self, stack: AsyncExitStack) -> None:
-        """Search the first origin that responds and, if it has no sitemap, the other host."""
         client, base, result = await self._resolve(stack)
         await self._emit(SiteResolved(base.origin))
         search = self._origin_search(client, base, result)
@@ -344,7 +143,6 @@ class SiteScan:
             await self._try_other_host(base, stack)
 
     def _open_client(self, origin: WebAddress) -> HttpClient:
-        """An HTTP client for an origin, redirected only to hosts that the scan may crawl."""
         client = self._client_factory(origin)
         client.on_redirect = self._crawl.frontier.hosts.follow_redirect
         return client
@@ -352,7 +150,6 @@ class SiteScan:
     def _origin_search(
         self, client: HttpClient, base: WebAddress, result: RobotsResult
     ) -> OriginSearch:
-        """The search for sitemaps at the origin that responded."""
         return OriginSearch(
             self._crawl,
             client,
@@ -384,7 +181,6 @@ class SiteScan:
             await self._emit(SiteResolved(other.origin))
 
     async def _resolve(self, stack: AsyncExitStack) -> tuple[HttpClient, WebAddress, RobotsResult]:
-        """Find the first origin that responds. Return a client, the base address and robots.txt."""
         errors: list[SiteatlasError] = []
         for origin in candidate_origins(self._site):
             if not is_worth_trying(origin, self._site, errors):
@@ -404,7 +200,6 @@ class SiteScan:
         raise next((error for error in errors if not isinstance(error, EgressDenied)), errors[0])
 
     async def _request_robots(self, client: HttpClient, origin: WebAddress) -> RobotsResult:
-        """Fetch robots.txt; emit a failure, and continue without it if so configured."""
         address = parse_url("/robots.txt", origin.url)
         try:
             return await fetch_robots(client, origin, self._user_agent)
@@ -416,7 +211,6 @@ class SiteScan:
             raise
 
     async def _apply_robots(self, origin: WebAddress, result: RobotsResult) -> WebAddress:
-        """Report robots.txt, apply its crawl delay and return the base of relative addresses."""
         robots, url, delay = result.robots, result.address.url, result.rules.crawl_delay
         if result.status is not None:
             await self._emit(
@@ -440,11 +234,199 @@ class SiteScan:
         return base
 
     def _failure_reason(self) -> SiteatlasError:
-        """The error to raise when the scan has read no document."""
         failures = self._crawl.failures
         if self._options.only_document is not None and failures:
             return failures[0][1]
         return most_specific_error(failures, self._home_error)
+
+
+class OriginSearch:
+    """Looks for sitemaps at one origin, with one client.
+
+    `home_error` is the error of the home page request.
+    """
+
+    def __init__(
+        self,
+        crawl: Crawl,
+        client: HttpClient,
+        base: WebAddress,
+        *,
+        robots: RobotsResult,
+        options: ScanOptions,
+        guesses: GuessBudget,
+    ) -> None:
+        self._crawl = crawl
+        self._client = client
+        self._base = base
+        self._sitemaps = robots.robots.sitemaps
+        self._rules = robots.rules
+        self._robots_answered = robots.status is not None
+        self._options = options
+        self._guesses = guesses
+        self._visitor = crawl.visitor(client)
+        self.home_error: SiteatlasError | None = None
+
+    async def run(self, path: str | None = None) -> None:
+        """Read a given path and the sitemaps of robots.txt; if nothing was found, also search the
+        home page and the common paths.
+        """
+        await self._crawl_named(path)
+        if self._is_done:
+            return
+        home = await self._fetch_home()
+        if home is not None:
+            await self._read_links(home)
+        if not self._is_done:
+            await self._try_common_paths(home)
+        if home is not None and not self._is_done:
+            await self._crawl.add_all(home.feeds, home.base, DiscoveryMethod.HTML_LINK)
+            await self._crawl_queued()
+
+    @property
+    def _is_done(self) -> bool:
+        return self._crawl.documents_read > 0 and self._options.probe != "full"
+
+    @property
+    def _is_unresponsive(self) -> bool:
+        enough = 3
+        last = [error for _, error in self._crawl.failures[-enough:]]
+        return len(last) == enough and all(
+            isinstance(error, (ConnectionFailed, DnsError, Timeout, TlsError)) for error in last
+        )
+
+    async def _crawl_queued(self) -> None:
+        await self._crawl.run(self._visitor)
+        self._crawl.raise_if_rate_limited()
+
+    async def _crawl_named(self, path: str | None) -> None:
+        method = DiscoveryMethod.MANUAL
+        if path is not None:
+            may_be_page = not names_document(path)
+            await self._crawl.add(path, self._base, method, may_be_page=may_be_page)
+        await self._crawl.add_all(self._options.manual_documents, self._base, method)
+        if self._options.robots_sitemaps:
+            await self._crawl.add_all(self._sitemaps, self._base, DiscoveryMethod.ROBOTS_TXT)
+        await self._crawl_queued()
+
+    async def _fetch_home(self) -> HomePage | None:
+        if not await self._allows_any(["/"]):
+            return None
+        try:
+            home = await fetch_home_page(self._client, self._base)
+        except RateLimited:
+            raise
+        except (ScanError, AddressError) as error:
+            if not self._robots_answered and isinstance(error, (ConnectionFailed, Timeout)):
+                raise
+            log.debug("home_page_failed", url=self._base.url, code=error.code)
+            self.home_error = error
+            return None
+        if home.is_challenge:
+            self.home_error = Blocked("The site shows a browser challenge.")
+        return home
+
+    async def _read_links(self, home: HomePage) -> None:
+        await self._crawl.add_all(home.header_links, home.base, DiscoveryMethod.HTTP_HEADER)
+        await self._crawl.add_all(home.page_links, home.base, DiscoveryMethod.HTML_LINK)
+        await self._crawl_queued()
+
+    async def _try_common_paths(self, home: HomePage | None) -> None:
+        paths = guessed_paths(home.hints if home else ())
+        if await self._allows_any(paths):
+            self._visitor.random_path = await probe_random_path(self._client, self._base)
+        if self._visitor.random_path.type is not None:
+            paths = paths[:1]
+        for path in paths:
+            if self._is_done or self._is_unresponsive or not await self._try_path(path):
+                return
+
+    async def _allows_any(self, paths: Iterable[str]) -> bool:
+        """Whether robots.txt allows one of these paths; each may take milliseconds."""
+        async for allowed in fair_loop().time_slices(map(self._rules.allows, paths)):
+            if allowed:
+                return True
+        return False
+
+    async def _try_path(self, path: str) -> bool:
+        address = parse_url(path, self._base.url)
+        candidate = CrawlCandidate(address, DiscoveryMethod.COMMON_PATH)
+        if not await self._allows_any([path]):
+            await self._crawl.skip(candidate, ProblemCode.ROBOTS_DISALLOWED)
+        elif not self._guesses.take_guess():
+            return False
+        elif await self._crawl.add_candidate(candidate):
+            await self._crawl_queued()
+        return True
+
+
+class GuessBudget:
+    """How many guesses a scan may still make, over all origins."""
+
+    def __init__(self, remaining: int = MAX_GUESSES) -> None:
+        self._remaining = remaining
+
+    def take_guess(self) -> bool:
+        """Count one guessed path against the limit of the scan; False if none is left."""
+        self._remaining -= 1
+        return self._remaining >= 0
+
+
+# If most guesses fail with one of these, it is an error of the site.
+SITE_FAULTS = (
+    *(Blocked, ConnectionFailed, DnsError, PaymentRequired, ServerError, Timeout, TlsError),
+    *(RedirectInvalid, RedirectLoop, TooManyRedirects),
+)
+
+
+# If a guess fails with one of these, a document exists there and cannot be read.
+DOCUMENT_FAULTS = (
+    *(DecompressionBomb, EmptyDocument, EncodingChain, EncodingUnsupported, GzipCorrupt),
+    *(GzipMembers, NotASitemap, TooLarge, Truncated, XmlEntities, XmlLimits, XmlMalformed),
+)
+
+
+def most_specific_error(
+    failures: Sequence[Failure], home_error: SiteatlasError | None
+) -> SiteatlasError:
+    """The error of a named document, else of the site, else of a guessed one, else NoSitemap."""
+    named = [error for candidate, error in failures if _is_named(candidate, error)]
+    guessed = [error for candidate, error in failures if candidate.is_guess]
+    of_named = next((error for error in named if not isinstance(error, HttpNotFound)), None)
+    if isinstance(of_named, EgressDenied):
+        # It is the named sitemap that is denied, not the site.
+        of_named = EgressDenied(NAMED_REFUSED)
+    return (
+        of_named
+        or _site_error(guessed)
+        or _guess_error(guessed)
+        or (home_error if not guessed and isinstance(home_error, SITE_FAULTS) else None)
+        or NoSitemap()
+    )
+
+
+def _is_named(candidate: CrawlCandidate, error: SiteatlasError) -> bool:
+    if candidate.may_be_page:
+        return isinstance(error, SITE_FAULTS)
+    return not candidate.is_guess
+
+
+def _site_error(guessed: Sequence[SiteatlasError]) -> SiteatlasError | None:
+    faults = [error for error in guessed if isinstance(error, SITE_FAULTS)]
+    if 2 * len(faults) < len(guessed) or not faults:
+        return None
+    kind, _ = Counter(map(type, faults)).most_common(1)[0]
+    return next(error for error in faults if type(error) is kind)
+
+
+def _guess_error(guessed: Sequence[SiteatlasError]) -> SiteatlasError | None:
+    """The error of a guessed document; HTML does not count, as many sites have a page there."""
+    there = [error for error in guessed if isinstance(error, DOCUMENT_FAULTS)]
+    pages = sum(isinstance(error, HtmlInstead) for error in there)
+    alike = 2 * len(there) > len(guessed)
+    if len(there) == pages or alike:
+        return None
+    return next(error for error in there if not isinstance(error, HtmlInstead))
 
 
 async def probe_document(client: HttpClient, url: str) -> DocumentProbe:

@@ -1,13 +1,15 @@
-"""Reads one candidate: requests it, has it read as a stream, and reports how that ended.
+"""Visits one candidate: requests it, has it read as a stream, and reports how that ended.
 
-Errors of a document never propagate. `crawl.py` decides which candidates are read,
-`body_reading.py` reports what they list.
+A document that earlier scans know is requested with its validators. It is not read again if the
+site answers 304, or if the bytes are those of the last complete read. Two candidates that redirect
+to one address are read once. Errors of a document never propagate: they are part of the result.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from siteatlas.errors import (
     AddressError,
@@ -41,39 +43,225 @@ from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.decoding import ContentHash
 from siteatlas.scanner.reading.document import DocumentReader
 
+log = get_logger("scanner")
 
-class RedirectTargets:
-    """The targets that visits are reading at the moment; the frontier knows those that were read.
 
-    Every claim is released, whatever became of the visit.
-    """
+@dataclass(frozen=True, slots=True)
+class VisitResult:
+    """How a visit ended; `outcome` is None if the final URL was already read in this scan."""
 
-    def __init__(self, frontier: Frontier) -> None:
+    outcome: DocumentOutcome | None
+    error: SiteatlasError | None = None
+    opened: bool = False
+
+    @property
+    def document_was_read(self) -> bool:
+        """Whether this visit has read a document."""
+        return self.outcome is not None and self.outcome.is_read
+
+
+class Visitor:
+    """Visits candidates of one scan with one client."""
+
+    def __init__(
+        self,
+        client: HttpClient,
+        frontier: Frontier,
+        *,
+        memory: ScanMemory,
+        budget: UrlLimit,
+        emit: Emit,
+        follow: FollowChildren,
+        find_duplicates: bool = False,
+        readers: RemoteReaders | None = None,
+    ) -> None:
+        self._client = client
         self._frontier = frontier
-        self._under_way: dict[str, asyncio.Event] = {}
+        self._known = KnownDocuments(memory, budget)
+        self._budget = budget
+        self._emit = emit
+        self._follow = follow
+        self._targets = RedirectTargets(frontier)
+        self._bodies = BodyReader(
+            client,
+            frontier,
+            budget=budget,
+            emit=emit,
+            follow=follow,
+            find_duplicates=find_duplicates,
+            readers=readers,
+        )
+        self.random_path = RandomPathResult()
 
-    async def claim(self, candidate: CrawlCandidate, url: str) -> bool:
-        """Claim the final URL of a candidate; False if it was read before, or has a visit of its
-        own. Waits while another visit reads it.
+    async def visit(self, candidate: CrawlCandidate) -> VisitResult:
+        """Fetch and read one candidate; errors are returned in the result."""
+        known = self._known.requested(candidate.address.url)
+        if known is not None and known.done:
+            # Finished earlier in this scan: only its children are followed.
+            await emit_verdict(self._emit, candidate, Verdict.ACCEPTED, ProblemCode.DONE_BEFORE)
+            return await self._follow_known(candidate, known)
+        reading = FetchedDocument.of(candidate)
+        await self._emit(DocumentRequested(reading.url, candidate.method, candidate.parent_url))
+        try:
+            return await self._fetch_with_fallback(reading)
+        except (ScanError, AddressError) as error:
+            return await self._close_failed(reading, error)
+        except Exception:
+            # The error boundary of one document: a bug must not end the scan of the others.
+            log.exception("document_crashed", url=reading.url)
+            return await self._close_failed(reading, SiteatlasError())
+        finally:
+            if reading.claimed_url is not None:
+                was_read = reading.is_open or reading.unchanged_by is not None
+                self._targets.release(candidate, reading.claimed_url, was_read=was_read)
+
+    async def _follow_known(self, candidate: CrawlCandidate, known: KnownDocument) -> VisitResult:
+        await self._follow(candidate, known.url, known.children, self._client)
+        return VisitResult(DocumentOutcome.UNCHANGED)
+
+    async def _fetch_with_fallback(self, reading: FetchedDocument) -> VisitResult:
+        """Fetch a document with gzip; again without it if the response has an unknown compression.
+
+        A document whose reader process was lost is fetched and read again by this process.
         """
-        if url == candidate.address.url:
-            return True
-        while not self._frontier.mark_seen(url):
-            other = self._under_way.get(url)
-            if other is None:
-                return False
-            await other.wait()
-        self._under_way[url] = asyncio.Event()
-        return True
+        try:
+            return await self._fetch(reading, accept_encoding="gzip")
+        except EncodingUnsupported:
+            return await self._fetch(reading, accept_encoding="identity")
+        except ReaderLost:
+            log.debug("document_read_again", url=reading.url)
+            reading.begin_again()
+            return await self._fetch(reading, accept_encoding="gzip")
 
-    def release(self, candidate: CrawlCandidate, url: str, *, was_read: bool) -> None:
-        """End a claim; a target that was not read may be claimed again."""
-        done = self._under_way.pop(url, None)
-        if done is not None:
-            # For a path that was only guessed, the page behind it need not be looked at twice.
-            if not was_read and not candidate.is_guess:
-                self._frontier.unmark_seen(url)
-            done.set()
+    async def _fetch(self, reading: FetchedDocument, *, accept_encoding: str) -> VisitResult:
+        async with self._client.get(
+            reading.candidate.address,
+            validators_of=self._known.validators_to_send,
+            accept_encoding=accept_encoding,
+        ) as response:
+            reading.http_status = response.status
+            reading.url = response.address.url
+            error = response.error()
+            if error is not None:
+                raise error
+            if response.status == HTTPStatus.NOT_MODIFIED:
+                return await self._close_not_modified(reading)
+            return await self._read_new(reading, response)
+
+    async def _read_new(self, reading: FetchedDocument, response: Response) -> VisitResult:
+        candidate = reading.candidate
+        if candidate.is_guess and reading.url == self.random_path.final_url:
+            await emit_verdict(
+                self._emit, candidate, Verdict.REJECTED, ProblemCode.SOFT_404, reading=reading
+            )
+            return VisitResult(DocumentOutcome.UNREAD)
+        # Before the URL counts as seen, because an unknown compression leads to a second request.
+        reader = DocumentReader(
+            response.content_encoding,
+            response.charset,
+            base_url=response.address.url,
+            with_digests=self._known.wants_digests,
+        )
+        if not await self._claim(reading):
+            return VisitResult(None)
+        known = self._known.at(reading.url)
+        if known is not None and known.done:
+            await self._report_duplicate(reading)
+            return await self._follow_known(candidate, known)
+        response.refuse_oversize()
+        body = HeldBody(response.chunks(), response.charset)
+        try:
+            comparable = known is not None and self._known.may_be_unchanged(known)
+            if known and comparable and await has_known_content(body, known, response):
+                reading.wire_bytes = body.size
+                reading.validators = validators_in(response)
+                return await self._close_unchanged(reading, known, UnchangedBy.CONTENT_HASH)
+            reader.known_entries = await self._known.load_entries(known, body)
+            await self._bodies.read(reading, reader, response, body)
+        finally:
+            body.release()
+            if not reading.is_open:
+                await self._known.forget_entries(response.address.url)
+        return await self._close_complete(reading, response)
+
+    async def _claim(self, reading: FetchedDocument) -> bool:
+        if reading.reader_lost and reading.claimed_url == reading.redirected_to:
+            return True
+        if await self._targets.claim(reading.candidate, reading.url):
+            reading.claimed_url = reading.redirected_to
+            return True
+        await self._report_duplicate(reading)
+        return False
+
+    async def _report_duplicate(self, reading: FetchedDocument) -> None:
+        await emit_verdict(
+            self._emit, reading.candidate, Verdict.SKIPPED, ProblemCode.DUPLICATE, reading=reading
+        )
+
+    async def _close_complete(self, reading: FetchedDocument, response: Response) -> VisitResult:
+        reader = reading.reader
+        assert reader is not None
+        validators = validators_in(response)
+        is_whole = response.is_framed or reader.shows_its_end
+        reading.proves_removals = is_whole and not reading.children_left_out
+        if reading.proves_removals:
+            reading.validators = validators
+        known = self._known.at(reading.url)
+        hashes = reader.content_hash()
+        reading.validators_lied = known is not None and lied(known, validators, hashes)
+        if reading.has_content and not self._frontier.is_new_content(hashes.content):
+            reader.tally.note(ProblemCode.DUPLICATE_CONTENT)
+        return await self._close_document(reading, DocumentOutcome.COMPLETE)
+
+    async def _close_not_modified(self, reading: FetchedDocument) -> VisitResult:
+        known = self._known.at(reading.url)
+        if known is None:
+            raise HttpProtocolError
+        if not await self._claim(reading):
+            return VisitResult(None)
+        reading.validators = known.validators
+        return await self._close_unchanged(reading, known, UnchangedBy.NOT_MODIFIED)
+
+    async def _close_unchanged(
+        self, reading: FetchedDocument, known: KnownDocument, by: UnchangedBy
+    ) -> VisitResult:
+        reading.unchanged_by = by
+        reading.content_hash, reading.type = known.content_hash, known.type
+        content_hash = ContentHash.parse(known.content_hash)
+        if content_hash is not None:
+            self._frontier.is_new_content(content_hash.content)
+        if self._budget.admit(known.entry_count) < known.entry_count:
+            # Documents that are read concurrently have used up the limit since it was requested.
+            await self._emit(ProblemSeen(ProblemCode.URL_LIMIT.value, reading.url))
+        await emit_verdict(
+            self._emit, reading.candidate, Verdict.ACCEPTED, ProblemCode.UNCHANGED, reading=reading
+        )
+        await self._follow(reading.candidate, reading.url, known.children, self._client)
+        return await self._close_document(reading, DocumentOutcome.UNCHANGED)
+
+    async def _close_failed(self, reading: FetchedDocument, error: SiteatlasError) -> VisitResult:
+        outcome = DocumentOutcome.CUT if reading.has_content else DocumentOutcome.UNREAD
+        candidate = reading.candidate
+        if not reading.is_open:
+            is_catch_all_page = isinstance(error, HtmlInstead) and self.random_path.accepts_any_path
+            reason = ProblemCode.SOFT_404 if candidate.is_guess and is_catch_all_page else error
+            await emit_verdict(self._emit, candidate, Verdict.REJECTED, reason, reading=reading)
+            # A redirect moves a document only to where it can be read: during maintenance, all of
+            # them may redirect to the same page.
+            reading.url = reading.requested_url
+        if (candidate.is_guess or candidate.may_be_page) and not reading.is_open:
+            return VisitResult(outcome, error)
+        return await self._close_document(reading, outcome, error)
+
+    async def _close_document(
+        self,
+        reading: FetchedDocument,
+        outcome: DocumentOutcome,
+        error: SiteatlasError | None = None,
+    ) -> VisitResult:
+        await self._bodies.send_entries(reading)
+        await self._emit(reading.closed(outcome, error))
+        return VisitResult(outcome, error, reading.is_open)
 
 
 class KnownDocuments:
@@ -172,251 +360,35 @@ def lied(known: KnownDocument, given: Validators, hashes: ContentHash) -> bool:
     )
 
 
-log = get_logger("scanner")
+class RedirectTargets:
+    """The targets that visits are reading at the moment; the frontier knows those that were read.
 
-NOT_MODIFIED = 304
+    Every claim is released, whatever became of the visit.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class VisitResult:
-    """How a visit ended; `outcome` is None if the final URL was already read in this scan."""
-
-    outcome: DocumentOutcome | None
-    error: SiteatlasError | None = None
-    opened: bool = False
-
-    @property
-    def document_was_read(self) -> bool:
-        """Whether this visit has read a document."""
-        return self.outcome is not None and self.outcome.is_read
-
-
-class Visitor:
-    """Visits candidates of one scan with one client."""
-
-    def __init__(
-        self,
-        client: HttpClient,
-        frontier: Frontier,
-        *,
-        memory: ScanMemory,
-        budget: UrlLimit,
-        emit: Emit,
-        follow: FollowChildren,
-        find_duplicates: bool = False,
-        readers: RemoteReaders | None = None,
-    ) -> None:
-        self._client = client
+    def __init__(self, frontier: Frontier) -> None:
         self._frontier = frontier
-        self._known = KnownDocuments(memory, budget)
-        self._budget = budget
-        self._emit = emit
-        self._follow = follow
-        self._targets = RedirectTargets(frontier)
-        self._bodies = BodyReader(
-            client,
-            frontier,
-            budget=budget,
-            emit=emit,
-            follow=follow,
-            find_duplicates=find_duplicates,
-            readers=readers,
-        )
-        self.random_path = RandomPathResult()
+        self._under_way: dict[str, asyncio.Event] = {}
 
-    async def visit(self, candidate: CrawlCandidate) -> VisitResult:
-        """Fetch and read one candidate; errors are returned in the result."""
-        known = self._known.requested(candidate.address.url)
-        if known is not None and known.done:
-            return await self._skip_done(candidate, known)
-        reading = FetchedDocument.of(candidate)
-        await self._emit(DocumentRequested(reading.url, candidate.method, candidate.parent_url))
-        try:
-            return await self._fetch_with_fallback(reading)
-        except (ScanError, AddressError) as error:
-            return await self._close_failed(reading, error)
-        except Exception:
-            # The error boundary of one document: a bug must not end the scan of the others.
-            log.exception("document_crashed", url=reading.url)
-            return await self._close_failed(reading, SiteatlasError())
-        finally:
-            if reading.claimed_url is not None:
-                was_read = reading.is_open or reading.unchanged_by is not None
-                self._targets.release(candidate, reading.claimed_url, was_read=was_read)
-
-    async def _skip_done(self, candidate: CrawlCandidate, known: KnownDocument) -> VisitResult:
-        """Skip a document finished earlier in this scan; only follow its children."""
-        await emit_verdict(self._emit, candidate, Verdict.ACCEPTED, ProblemCode.DONE_BEFORE)
-        return await self._follow_known(candidate, known)
-
-    async def _follow_known(self, candidate: CrawlCandidate, known: KnownDocument) -> VisitResult:
-        """Follow the known children of a document that is not read again."""
-        await self._follow(candidate, known.url, known.children, self._client)
-        return VisitResult(DocumentOutcome.UNCHANGED)
-
-    async def _fetch_with_fallback(self, reading: FetchedDocument) -> VisitResult:
-        """Fetch a document with gzip; again without it if the response has an unknown compression.
-
-        A document whose reader process was lost is fetched and read again by this process.
+    async def claim(self, candidate: CrawlCandidate, url: str) -> bool:
+        """Claim the final URL of a candidate; False if it was read before, or has a visit of its
+        own. Waits while another visit reads it.
         """
-        try:
-            return await self._fetch(reading, accept_encoding="gzip")
-        except EncodingUnsupported:
-            return await self._fetch(reading, accept_encoding="identity")
-        except ReaderLost:
-            log.debug("document_read_again", url=reading.url)
-            reading.begin_again()
-            return await self._fetch(reading, accept_encoding="gzip")
-
-    async def _fetch(self, reading: FetchedDocument, *, accept_encoding: str) -> VisitResult:
-        """Request a document, conditionally if it is known, and read it or report it unchanged."""
-        async with self._client.get(
-            reading.candidate.address,
-            validators_of=self._known.validators_to_send,
-            accept_encoding=accept_encoding,
-        ) as response:
-            reading.http_status = response.status
-            reading.url = response.address.url
-            error = response.error()
-            if error is not None:
-                raise error
-            if response.status == NOT_MODIFIED:
-                return await self._close_not_modified(reading)
-            return await self._read_new(reading, response)
-
-    async def _read_new(self, reading: FetchedDocument, response: Response) -> VisitResult:
-        """Read the document of a response, unless it is a soft 404 or was read before."""
-        candidate = reading.candidate
-        if candidate.is_guess and reading.url == self.random_path.final_url:
-            await emit_verdict(
-                self._emit, candidate, Verdict.REJECTED, ProblemCode.SOFT_404, reading=reading
-            )
-            return VisitResult(DocumentOutcome.UNREAD)
-        # Before the URL counts as seen, because an unknown compression leads to a second request.
-        reader = DocumentReader(
-            response.content_encoding,
-            response.charset,
-            base_url=response.address.url,
-            with_digests=self._known.wants_digests,
-        )
-        if not await self._claim(reading):
-            return VisitResult(None)
-        known = self._known.at(reading.url)
-        if known is not None and known.done:
-            await self._report_duplicate(reading)
-            return await self._follow_known(candidate, known)
-        response.refuse_oversize()
-        body = HeldBody(response.chunks(), response.charset)
-        try:
-            comparable = known is not None and self._known.may_be_unchanged(known)
-            if known and comparable and await has_known_content(body, known, response):
-                reading.wire_bytes = body.size
-                return await self._close_same_content(reading, known, response)
-            reader.known_entries = await self._known.load_entries(known, body)
-            await self._bodies.read(reading, reader, response, body)
-        finally:
-            body.release()
-            if not reading.is_open:
-                await self._known.forget_entries(response.address.url)
-        return await self._close_complete(reading, response)
-
-    async def _claim(self, reading: FetchedDocument) -> bool:
-        """Claim the final URL; False, and a report, if this scan has read it or reads it anyway."""
-        if reading.reader_lost and reading.claimed_url == reading.redirected_to:
+        if url == candidate.address.url:
             return True
-        if await self._targets.claim(reading.candidate, reading.url):
-            reading.claimed_url = reading.redirected_to
-            return True
-        await self._report_duplicate(reading)
-        return False
+        while not self._frontier.mark_seen(url):
+            other = self._under_way.get(url)
+            if other is None:
+                return False
+            await other.wait()
+        self._under_way[url] = asyncio.Event()
+        return True
 
-    async def _report_duplicate(self, reading: FetchedDocument) -> None:
-        """Report a candidate that redirects to a document which this scan has read."""
-        await emit_verdict(
-            self._emit, reading.candidate, Verdict.SKIPPED, ProblemCode.DUPLICATE, reading=reading
-        )
-
-    async def _close_complete(self, reading: FetchedDocument, response: Response) -> VisitResult:
-        """Close a document that was read to its end, with its validators."""
-        reader = reading.reader
-        assert reader is not None
-        validators = validators_in(response)
-        is_whole = response.is_framed or reader.shows_its_end
-        reading.proves_removals = is_whole and not reading.children_left_out
-        if reading.proves_removals:
-            reading.validators = validators
-        known = self._known.at(reading.url)
-        reading.validators_lied = known is not None and lied(
-            known, validators, reader.content_hash()
-        )
-        self._note_duplicate(reading)
-        return await self._close_document(reading, DocumentOutcome.COMPLETE)
-
-    def _note_duplicate(self, reading: FetchedDocument) -> None:
-        """Record a document whose content is the same as that of another one of the scan."""
-        reader = reading.reader
-        if reader is None or not reading.has_content:
-            return
-        if not self._frontier.is_new_content(reader.content_hash().content):
-            reader.tally.note(ProblemCode.DUPLICATE_CONTENT)
-
-    async def _close_not_modified(self, reading: FetchedDocument) -> VisitResult:
-        """Close a document that the site reports as unchanged."""
-        known = self._known.at(reading.url)
-        if known is None:
-            raise HttpProtocolError
-        if not await self._claim(reading):
-            return VisitResult(None)
-        reading.validators = known.validators
-        return await self._close_unchanged(reading, known, UnchangedBy.NOT_MODIFIED)
-
-    async def _close_same_content(
-        self, reading: FetchedDocument, known: KnownDocument, response: Response
-    ) -> VisitResult:
-        """Close a document whose bytes are those of the last complete read."""
-        reading.validators = validators_in(response)
-        return await self._close_unchanged(reading, known, UnchangedBy.CONTENT_HASH)
-
-    async def _close_unchanged(
-        self, reading: FetchedDocument, known: KnownDocument, by: UnchangedBy
-    ) -> VisitResult:
-        """Close an unchanged document; follow its known children and count its known entries."""
-        reading.unchanged_by = by
-        reading.content_hash, reading.type = known.content_hash, known.type
-        content_hash = ContentHash.parse(known.content_hash)
-        if content_hash is not None:
-            self._frontier.is_new_content(content_hash.content)
-        if self._budget.admit(known.entry_count) < known.entry_count:
-            # Documents that are read concurrently have used up the limit since it was requested.
-            await self._emit(ProblemSeen(ProblemCode.URL_LIMIT.value, reading.url))
-        await emit_verdict(
-            self._emit, reading.candidate, Verdict.ACCEPTED, ProblemCode.UNCHANGED, reading=reading
-        )
-        await self._follow(reading.candidate, reading.url, known.children, self._client)
-        return await self._close_document(reading, DocumentOutcome.UNCHANGED)
-
-    async def _close_failed(self, reading: FetchedDocument, error: SiteatlasError) -> VisitResult:
-        """Close a document that failed; for a failed guess, only the verdict is reported."""
-        outcome = DocumentOutcome.CUT if reading.has_content else DocumentOutcome.UNREAD
-        candidate = reading.candidate
-        if not reading.is_open:
-            is_catch_all_page = isinstance(error, HtmlInstead) and self.random_path.accepts_any_path
-            reason = ProblemCode.SOFT_404 if candidate.is_guess and is_catch_all_page else error
-            await emit_verdict(self._emit, candidate, Verdict.REJECTED, reason, reading=reading)
-            # A redirect moves a document only to where it can be read: during maintenance, all of
-            # them may redirect to the same page.
-            reading.url = reading.requested_url
-        if (candidate.is_guess or candidate.may_be_page) and not reading.is_open:
-            return VisitResult(outcome, error)
-        return await self._close_document(reading, outcome, error)
-
-    async def _close_document(
-        self,
-        reading: FetchedDocument,
-        outcome: DocumentOutcome,
-        error: SiteatlasError | None = None,
-    ) -> VisitResult:
-        """Send the remaining entries and the event for the end of the document."""
-        await self._bodies.send_entries(reading)
-        await self._emit(reading.closed(outcome, error))
-        return VisitResult(outcome, error, reading.is_open)
+    def release(self, candidate: CrawlCandidate, url: str, *, was_read: bool) -> None:
+        """End a claim; a target that was not read may be claimed again."""
+        done = self._under_way.pop(url, None)
+        if done is not None:
+            # For a path that was only guessed, the page behind it need not be looked at twice.
+            if not was_read and not candidate.is_guess:
+                self._frontier.unmark_seen(url)
+            done.set()
