@@ -102,7 +102,7 @@ def _cells(figure: Figure, against: float | None) -> tuple[str, ...]:
 
 def _spread(figure: Figure) -> str:
     """How far the fastest and the slowest round are from the median."""
-    if len(figure.rounds) < 2:  # noqa: PLR2004 - one round has no spread
+    if len(figure.rounds) < 2:  # one round has no spread
         return "-"
     fastest, slowest = min(figure.rounds), max(figure.rounds)
     return f"-{1 - fastest / figure.seconds:.0%} +{slowest / figure.seconds - 1:.0%}"

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.source_names import module_of, modules_in
+
 # A group ends with `)`; a field of an f-string, such as `{block}`, may be one.
 POSSESSIVE_GROUP = re.compile(r"[)}](?:[*+?]|\{+[\w{},]*\}+)\+(?!\+)")
 ATOMIC_GROUP = re.compile(r"\(\?>")
@@ -21,11 +23,10 @@ def broken_constructs(source: str) -> list[str]:
     return [source[max(match.start() - 20, 0) : match.end()] for match in found]
 
 
-def test_no_pattern_matches_a_group_possessively(project: Path):
-    files = (project / "src").rglob("*.py")
+def test_no_pattern_matches_a_group_possessively(package: Path):
     broken = {
-        file.name: found
-        for file in files
+        module_of(file, package): found
+        for file in modules_in("siteatlas", package)
         if (found := broken_constructs(file.read_text(encoding="utf-8")))
     }
     assert broken == {}

@@ -157,7 +157,7 @@ def is_registrable(host: str) -> bool:
 def _is_registry_suffix(labels: list[str]) -> bool:
     """Whether two labels are the suffix of a country's registry, such as `co.uk`."""
     return (
-        len(labels) == 2  # noqa: PLR2004 such as co.uk
+        len(labels) == 2  # such as co.uk
         and len(labels[-1]) == COUNTRY_CODE_CHARS
         and labels[-1] not in WITHOUT_REGISTRIES
         and labels[0] in REGISTRIES

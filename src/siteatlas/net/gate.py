@@ -138,7 +138,7 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
         message, body = data
         self._answers += 1
         self._head_bytes += sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
-        if not self._has_head and message.code >= 200:  # noqa: PLR2004
+        if not self._has_head and message.code >= 200:
             self._has_head = True
             self._is_chunked = message.chunked
             self._body = body

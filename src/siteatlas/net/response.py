@@ -125,7 +125,7 @@ def map_exception(error: BaseException) -> SiteatlasError:
 
 def _proxy_fault(status: int) -> ScanError:
     """The error for a proxy that opened no tunnel: it cannot reach the site, or refuses us."""
-    if 500 <= status <= 599:  # noqa: PLR2004
+    if 500 <= status <= 599:
         return ConnectionFailed(f"The proxy cannot reach the site (status {status}).")
     return ProxyFailed(f"The proxy refused the connection (status {status}).")
 
@@ -136,19 +136,19 @@ def error_for_status(
     """The error that a final status means for a document; None for 200 and 304."""
     if status in {200, 304}:
         return None
-    if status == 429 or (status == 503 and retry_after is not None):  # noqa: PLR2004
+    if status == 429 or (status == 503 and retry_after is not None):
         return RateLimited(retry_after=retry_after)
-    if status == 402:  # noqa: PLR2004
+    if status == 402:
         return _payment_required(price)
     if status in {401, 403, 451}:
         return Blocked(f"The site blocks our requests (status {status}).")
-    if status == 407:  # noqa: PLR2004
+    if status == 407:
         return ProxyFailed("The proxy requires a user name and password (status 407).")
     if status in {404, 410}:
         return HttpNotFound()
-    if status == 204:  # noqa: PLR2004
+    if status == 204:
         return EmptyDocument()
-    if 500 <= status <= 599:  # noqa: PLR2004
+    if 500 <= status <= 599:
         return ServerError(f"The site answered with a server error (status {status}).")
     return HttpStatusUnexpected(f"The site answered with status {status}.")
 

@@ -46,7 +46,7 @@ class NamedValue:
 
 def sparkline(values: Sequence[int], *, label: str) -> Markup:
     """A line of a few values, from left to right; the scale starts at zero."""
-    if len(values) < 2:  # noqa: PLR2004 - one point is no line
+    if len(values) < 2:  # one point is no line
         return Markup("")
     top = max(*values, 1)
     step = (SPARK_WIDTH - 4) / (len(values) - 1)

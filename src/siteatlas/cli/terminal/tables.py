@@ -160,7 +160,7 @@ def _without_shared_origin(
 
 def shared_origin(urls: Sequence[str]) -> str | None:
     """The scheme and host of two or more URLs that have no other; None if there is none."""
-    if len(urls) < 2:  # noqa: PLR2004 one URL shares nothing
+    if len(urls) < 2:  # one URL shares nothing
         return None
     origins = {_origin_of_cell(url) for url in urls}
     origin = origins.pop()

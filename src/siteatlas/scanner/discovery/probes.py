@@ -233,7 +233,7 @@ def _is_untrusted_certificate(error: SiteatlasError) -> bool:
 
 def _origins_by_scheme(site: WebAddress) -> list[str]:
     """The origin of the site and, if neither scheme nor port say https, also with http."""
-    fixed = site.scheme_given or (site.port_given and site.port == 443)  # noqa: PLR2004
+    fixed = site.scheme_given or (site.port_given and site.port == 443)
     if fixed:
         return [site.origin]
     return [site.origin, "http" + site.origin.removeprefix("https")]

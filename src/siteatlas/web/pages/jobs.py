@@ -124,7 +124,7 @@ def _phase(status: JobStatus, progress: float) -> int:
     if status is JobStatus.PENDING:
         return 0
     if status is JobStatus.PROCESSING:
-        return 2 if progress >= 0.95 else 1  # noqa: PLR2004 - reading ends there
+        return 2 if progress >= 0.95 else 1  # reading ends there
     return len(PHASES) - 1
 
 
