@@ -1,4 +1,9 @@
-"""Write statements on sites. The caller owns the transaction."""
+"""Sites: found, registered, watched, changed, deleted, and shown. The caller owns the transaction.
+
+A site is registered by the first scan or import that names it and is watched from then on if its
+user asks. `take_due_domains` hands each due site to one scheduler. A deleted site frees its name at
+once; `prune_deleted_domains` removes its rows later, in small batches.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,6 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from sqlalchemy import (
-    ARRAY,
     BindParameter,
     ColumnElement,
     Double,
@@ -28,8 +32,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.postgresql import ARRAY as PG_ARRAY
-from sqlalchemy.dialects.postgresql import Insert, array, insert
+from sqlalchemy.dialects.postgresql import ARRAY, Insert, array, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.catalog.paging import (
@@ -64,16 +67,7 @@ from siteatlas.storage.schema import DOMAINS
 from siteatlas.text import MAX_TAGS, merged_tags
 
 DEFAULT_INTERVAL_HOURS = 24.0
-SECONDS_AN_HOUR = 3600.0
-
-
-class Unset(Enum):
-    """The sentinel for a setting that is not given; None sets it to the default."""
-
-    UNSET = auto()
-
-
-UNSET = Unset.UNSET
+ROWS_PER_BATCH = 20_000
 SCHEDULED = (Domain.watched, ~Domain.paused, Domain.deleted_at.is_(None))
 
 
@@ -115,12 +109,19 @@ async def register_domain(
         scan_interval_hours=scan_interval_hours,
         default_interval_hours=default_interval_hours,
     )
-    statement = REGISTER[watch, address.scheme_given]
+    statement = _register[watch, address.scheme_given]
     found = await session.execute(statement, values, execution_options={"populate_existing": True})
     domain = found.scalar_one()
     if tags:
         await _add_tags(session, domain, tags)
     return domain
+
+
+async def _add_tags(session: AsyncSession, domain: Domain, tags: Sequence[str]) -> None:
+    """Add tags to a registered site; its row is locked by the statement that registered it."""
+    domain.tags = merged_tags(domain.tags, tags)
+    await session.flush()
+    await session.refresh(domain)
 
 
 def registration_values(
@@ -200,6 +201,22 @@ def base_url_of(address: WebAddress) -> str:
     return address.origin + "/" if address.scheme_given else address.origin.split("://", 1)[1]
 
 
+def hours_from_now(hours: ColumnElement[Any]) -> ColumnElement[datetime]:
+    """SQL value: now plus the scan interval of a domain."""
+    return func.now() + _scan_interval(hours)
+
+
+def _scan_interval(hours: ColumnElement[Any]) -> ColumnElement[timedelta]:
+    return func.make_interval(0, 0, 0, 0, 0, 0, hours * 3600.0)
+
+
+# By (watch, scheme_given).
+_register = {
+    (watch, scheme_given): registration(watch=watch, scheme_given=scheme_given).returning(Domain)
+    for watch, scheme_given in product((False, True), repeat=2)
+}
+
+
 async def register_domains(
     session: AsyncSession,
     addresses: Sequence[WebAddress],
@@ -223,21 +240,106 @@ async def register_domains(
     return {row.domain: row.id for row in (await session.execute(statement)).all()}
 
 
-def hours_from_now(hours: ColumnElement[Any]) -> ColumnElement[datetime]:
-    """SQL value: now plus the scan interval of a domain."""
-    return func.now() + _scan_interval(hours)
+@dataclass(frozen=True, slots=True)
+class ImportedSite:
+    """A site of a list: its address, and its own interval and tags if the list has them."""
+
+    address: WebAddress
+    scan_interval_hours: float | None = None
+    tags: tuple[str, ...] = ()
 
 
-def _scan_interval(hours: ColumnElement[Any]) -> ColumnElement[timedelta]:
-    """The SQL interval that write statements add for the next scan of a domain."""
-    return func.make_interval(0, 0, 0, 0, 0, 0, hours * SECONDS_AN_HOUR)
+@dataclass(frozen=True, slots=True)
+class WatchedSite:
+    """A site that is watched from now on; `is_new` if it was not stored before."""
+
+    id: UUID
+    domain: str
+    max_pages: int | None
+    is_new: bool
 
 
-# By (watch, scheme_given).
-REGISTER = {
-    (watch, scheme_given): registration(watch=watch, scheme_given=scheme_given).returning(Domain)
-    for watch, scheme_given in product((False, True), repeat=2)
-}
+# Tags contain no commas.
+TAG_SEPARATOR = ","
+
+
+async def watch_domains(
+    session: AsyncSession,
+    sites: Sequence[ImportedSite],
+    *,
+    created_by: UUID,
+    default_interval_hours: float,
+) -> list[WatchedSite]:
+    """Watch these sites, each of which has another domain; known ones keep the tags they have.
+
+    Sites that would have more tags than allowed are left as they are, and are not returned.
+    """
+    sites = [site for site in sites if len(site.tags) <= MAX_TAGS]
+    parameters = {
+        "p_domain": [site.address.domain for site in sites],
+        "p_base_url": [base_url_of(site.address) for site in sites],
+        "p_hours": [site.scan_interval_hours for site in sites],
+        "p_tags": [TAG_SEPARATOR.join(site.tags) for site in sites],
+        "p_created_by": created_by,
+        "p_default_hours": default_interval_hours,
+    }
+    return [WatchedSite(*row) for row in await session.execute(_watch, parameters)]
+
+
+def _watch_statement() -> Any:
+    """The statement that watches listed sites; made once, because building it takes long.
+
+    In the order of their names, so that two lists of the same sites cannot wait for each other.
+    """
+    arrays: dict[str, BindParameter[Any]] = {
+        name: bindparam(f"p_{name}", type_=ARRAY(of))
+        for name, of in {"domain": Text, "base_url": Text, "hours": Double, "tags": Text}.items()
+    }
+    listed = func.unnest(*arrays.values()).table_valued(*arrays, name="listed").render_derived().c
+    usual: BindParameter[float] = bindparam("p_default_hours", type_=Double())
+    columns: dict[str, ColumnElement[Any]] = {
+        "domain": listed.domain,
+        "base_url": listed.base_url,
+        "created_by": bindparam("p_created_by", type_=Uuid()),
+        "watched": literal(True),
+        "next_scan_at": hours_from_now(func.coalesce(listed.hours, usual)),
+        "scan_interval_hours": listed.hours,
+        "tags": func.string_to_array(listed.tags, TAG_SEPARATOR),
+    }
+    rows = select(*columns.values()).order_by(listed.domain)
+    new = insert(DOMAINS).from_select(list(columns), rows)
+    has_scheme = new.excluded.base_url.contains("://", autoescape=True)
+    all_tags: Any = literal_column(
+        "ARRAY(SELECT DISTINCT tag FROM unnest(domains.tags || excluded.tags) AS tag ORDER BY tag)"
+    )
+    # A row that was inserted, not updated, has no version before it.
+    is_new: Any = literal_column("domains.xmax = 0")
+    # A site that has more tags already keeps them.
+    may_have = func.greatest(MAX_TAGS, func.cardinality(Domain.tags))
+    return new.on_conflict_do_update(
+        index_elements=[Domain.domain],
+        set_=watched_again(new, usual)
+        | {
+            # As when a site is added: only an address with a scheme replaces the stored one.
+            "base_url": case(
+                (has_scheme, base_url_unless_watched_by_another(new)), else_=Domain.base_url
+            ),
+            "tags": all_tags,
+        },
+        where=func.cardinality(all_tags) <= may_have,
+    ).returning(Domain.id, Domain.domain, Domain.max_pages, is_new.label("is_new"))
+
+
+_watch = _watch_statement()
+
+
+class Unset(Enum):
+    """The sentinel for a setting that is not given; None sets it to the default."""
+
+    UNSET = auto()
+
+
+UNSET = Unset.UNSET
 
 
 async def change_domain(
@@ -274,41 +376,9 @@ async def change_domain(
     await session.refresh(domain)
 
 
-async def _add_tags(session: AsyncSession, domain: Domain, tags: Sequence[str]) -> None:
-    """Add tags to a registered site; its row is locked by the statement that registered it."""
-    domain.tags = merged_tags(domain.tags, tags)
-    await session.flush()
-    await session.refresh(domain)
-
-
 def _after_last_scan(hours: float) -> ColumnElement[datetime]:
-    """One interval after the last scan, and not in the past."""
     last = func.coalesce(Domain.last_scan_at, func.now())
     return func.greatest(func.now(), last + _scan_interval(literal(hours)))
-
-
-async def delete_domain(session: AsyncSession, domain: Domain) -> None:
-    """Mark a site as deleted and free its name; its rows are removed later, in small batches."""
-    domain.domain = tombstone(domain.id)
-    domain.deleted_at = func.now()
-    domain.watched = False
-    domain.next_scan_at = None
-    await session.flush()
-
-
-def tombstone(domain_id: UUID) -> str:
-    """The name of a deleted site; no host can have it, because hosts contain no `#`."""
-    return f"#{domain_id}"
-
-
-async def postpone_scan(session: AsyncSession, domain_id: UUID, seconds: float) -> None:
-    """Make a watched site due again after `seconds`."""
-    await session.execute(
-        update(Domain)
-        .where(Domain.id == domain_id, Domain.watched)
-        .values(next_scan_at=func.now() + timedelta(seconds=seconds))
-        .execution_options(synchronize_session=False)
-    )
 
 
 async def take_due_domains(
@@ -341,115 +411,34 @@ async def take_due_domains(
     return (await session.execute(statement)).scalars().all()
 
 
+async def postpone_scan(session: AsyncSession, domain_id: UUID, seconds: float) -> None:
+    """Make a watched site due again after `seconds`."""
+    await session.execute(
+        update(Domain)
+        .where(Domain.id == domain_id, Domain.watched)
+        .values(next_scan_at=func.now() + timedelta(seconds=seconds))
+        .execution_options(synchronize_session=False)
+    )
+
+
 async def has_baseline(session: AsyncSession, domain_id: UUID) -> bool:
     """Whether a scan of a site was complete, so that changes after it are reported."""
     statement = select(Domain.baseline_scan_id).where(Domain.id == domain_id)
     return await session.scalar(statement) is not None
 
 
-# A row that was inserted, not updated, has no version before it.
-IS_NEW: Any = literal_column("domains.xmax = 0")
-ALL_TAGS: Any = literal_column(
-    "ARRAY(SELECT DISTINCT tag FROM unnest(domains.tags || excluded.tags) AS tag ORDER BY tag)"
-)
-# Tags contain no commas.
-TAG_SEPARATOR = ","
-COLUMNS = (
-    "domain",
-    "base_url",
-    "created_by",
-    "watched",
-    "next_scan_at",
-    "scan_interval_hours",
-    "tags",
-)
+async def delete_domain(session: AsyncSession, domain: Domain) -> None:
+    """Mark a site as deleted and free its name; its rows are removed later, in small batches."""
+    domain.domain = tombstone(domain.id)
+    domain.deleted_at = func.now()
+    domain.watched = False
+    domain.next_scan_at = None
+    await session.flush()
 
 
-@dataclass(frozen=True, slots=True)
-class ImportedSite:
-    """A site of a list: its address, and its own interval and tags if the list has them."""
-
-    address: WebAddress
-    scan_interval_hours: float | None = None
-    tags: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedSite:
-    """A site that is watched from now on; `is_new` if it was not stored before."""
-
-    id: UUID
-    domain: str
-    max_pages: int | None
-    is_new: bool
-
-
-def _watch_statement() -> Any:
-    """The statement that watches listed sites; made once, because building it takes long.
-
-    In the order of their names, so that two lists of the same sites cannot wait for each other.
-    """
-    arrays: dict[str, BindParameter[Any]] = {
-        name: bindparam(f"p_{name}", type_=ARRAY(of))
-        for name, of in {"domain": Text, "base_url": Text, "hours": Double, "tags": Text}.items()
-    }
-    listed = func.unnest(*arrays.values()).table_valued(*arrays, name="listed").render_derived().c
-    usual: BindParameter[float] = bindparam("p_default_hours", type_=Double())
-    rows = select(
-        listed.domain,
-        listed.base_url,
-        bindparam("p_created_by", type_=Uuid()),
-        literal(True),
-        hours_from_now(func.coalesce(listed.hours, usual)),
-        listed.hours,
-        func.string_to_array(listed.tags, TAG_SEPARATOR),
-    ).order_by(listed.domain)
-    new = insert(DOMAINS).from_select(list(COLUMNS), rows)
-    has_scheme = new.excluded.base_url.contains("://", autoescape=True)
-    # A site that has more tags already keeps them.
-    may_have = func.greatest(MAX_TAGS, func.cardinality(Domain.tags))
-    return new.on_conflict_do_update(
-        index_elements=[Domain.domain],
-        set_=watched_again(new, usual)
-        | {
-            # As when a site is added: only an address with a scheme replaces the stored one.
-            "base_url": case(
-                (has_scheme, base_url_unless_watched_by_another(new)), else_=Domain.base_url
-            ),
-            "tags": ALL_TAGS,
-        },
-        where=func.cardinality(ALL_TAGS) <= may_have,
-    ).returning(Domain.id, Domain.domain, Domain.max_pages, IS_NEW.label("is_new"))
-
-
-WATCH = _watch_statement()
-
-
-async def watch_domains(
-    session: AsyncSession,
-    sites: Sequence[ImportedSite],
-    *,
-    created_by: UUID,
-    default_interval_hours: float,
-) -> list[WatchedSite]:
-    """Watch these sites, each of which has another domain; known ones keep the tags they have.
-
-    Sites that would have more tags than allowed are left as they are, and are not returned.
-    """
-    sites = [site for site in sites if len(site.tags) <= MAX_TAGS]
-    parameters = {
-        "p_domain": [site.address.domain for site in sites],
-        "p_base_url": [base_url_of(site.address) for site in sites],
-        "p_hours": [site.scan_interval_hours for site in sites],
-        "p_tags": [TAG_SEPARATOR.join(site.tags) for site in sites],
-        "p_created_by": created_by,
-        "p_default_hours": default_interval_hours,
-    }
-    return [WatchedSite(*row) for row in await session.execute(WATCH, parameters)]
-
-
-ROWS_PER_BATCH = 20_000
-JOBS_PER_BATCH = 1_000
+def tombstone(domain_id: UUID) -> str:
+    """The name of a deleted site; no host can have it, because hosts contain no `#`."""
+    return f"#{domain_id}"
 
 
 async def prune_deleted_domains(session: AsyncSession) -> int:
@@ -490,8 +479,7 @@ def _rows_of(domain_id: UUID) -> list[tuple[type[Base], ColumnElement[bool]]]:
 
 
 async def _detach_jobs(session: AsyncSession, domain_id: UUID) -> int:
-    """Detach the jobs of a deleted site, which outlive it; `result_data` keeps its name."""
-    batch = select(Job.id).where(Job.domain_id == domain_id).limit(JOBS_PER_BATCH).cte("batch")
+    batch = select(Job.id).where(Job.domain_id == domain_id).limit(1_000).cte("batch")
     detached = await session.execute(
         update(Job)
         .where(Job.id == batch.c.id)
@@ -500,57 +488,6 @@ async def _detach_jobs(session: AsyncSession, domain_id: UUID) -> int:
         .execution_options(synchronize_session=False)
     )
     return len(detached.all())
-
-
-def has_tag(tag: Any) -> ColumnElement[bool]:
-    """SQL condition: a site has a tag; through an index if few sites have it."""
-    return Domain.tags.contains(cast(array([tag]), PG_ARRAY(Text())))
-
-
-def tagged_domains(tag: Any) -> Select[UUID]:
-    """The ids of the sites that have a tag."""
-    return select(Domain.id).where(Domain.deleted_at.is_(None), has_tag(tag))
-
-
-@dataclass(frozen=True, slots=True)
-class CandidateView:
-    """A place and what was found there by the last scan that looked."""
-
-    url: str
-    method: str
-    verdict: str
-    reason: str | None
-    type: str | None
-    http_status: int | None
-    scan_id: int
-    checked_at: datetime
-
-
-async def list_candidates(
-    session: AsyncSession,
-    domain_id: UUID,
-    *,
-    verdict: str | None = None,
-    limit: int | None = None,
-    cursor: str | None = None,
-) -> Page[CandidateView]:
-    """The candidates of a site, in the order of their hash."""
-    scope = CursorScope("candidates", (domain_id, verdict))
-    after = scope.read(cursor, bigint_key)
-    size = page_size(limit)
-    statement = select_view(CandidateView, Candidate).where(Candidate.domain_id == domain_id)
-    if verdict is not None:
-        statement = statement.where(Candidate.verdict == verdict)
-    if after is not None:
-        statement = statement.where(Candidate.url_hash > after)
-    statement = statement.add_columns(Candidate.url_hash).order_by(Candidate.url_hash)
-    return await read_page(
-        session,
-        statement,
-        size,
-        lambda *row: CandidateView(*row[:-1]),
-        lambda row: scope.write(row.url_hash),
-    )
 
 
 class DomainState(StrEnum):
@@ -602,6 +539,11 @@ async def find_domain_view(session: AsyncSession, name: str) -> DomainView:
     return domain_view(domain)
 
 
+def domain_view(domain: Domain) -> DomainView:
+    """The view of a row that was already read."""
+    return DomainView(*(getattr(domain, field.name) for field in fields(DomainView)))
+
+
 async def find_creator(session: AsyncSession, domain: DomainView) -> str | None:
     """The name of the user who created a site; None if there is no such user any more."""
     user = await session.get(User, domain.created_by)
@@ -639,13 +581,7 @@ async def list_domains(
     )
 
 
-def domain_view(domain: Domain) -> DomainView:
-    """The view of a row that was already read."""
-    return DomainView(*(getattr(domain, field.name) for field in fields(DomainView)))
-
-
 def _in_state(state: DomainState) -> ColumnElement[bool]:
-    """SQL condition: a site is in a state that the list is filtered by."""
     match state:
         case DomainState.WATCHED:
             return Domain.watched & ~Domain.paused
@@ -658,3 +594,54 @@ def _in_state(state: DomainState) -> ColumnElement[bool]:
             return troubled | (Domain.missing_count > 0)
         case _:
             assert_never(state)
+
+
+def has_tag(tag: Any) -> ColumnElement[bool]:
+    """SQL condition: a site has a tag; through an index if few sites have it."""
+    return Domain.tags.contains(cast(array([tag]), ARRAY(Text())))
+
+
+def tagged_domains(tag: Any) -> Select[UUID]:
+    """The ids of the sites that have a tag."""
+    return select(Domain.id).where(Domain.deleted_at.is_(None), has_tag(tag))
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateView:
+    """A place and what was found there by the last scan that looked."""
+
+    url: str
+    method: str
+    verdict: str
+    reason: str | None
+    type: str | None
+    http_status: int | None
+    scan_id: int
+    checked_at: datetime
+
+
+async def list_candidates(
+    session: AsyncSession,
+    domain_id: UUID,
+    *,
+    verdict: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Page[CandidateView]:
+    """The candidates of a site, in the order of their hash."""
+    scope = CursorScope("candidates", (domain_id, verdict))
+    after = scope.read(cursor, bigint_key)
+    size = page_size(limit)
+    statement = select_view(CandidateView, Candidate).where(Candidate.domain_id == domain_id)
+    if verdict is not None:
+        statement = statement.where(Candidate.verdict == verdict)
+    if after is not None:
+        statement = statement.where(Candidate.url_hash > after)
+    statement = statement.add_columns(Candidate.url_hash).order_by(Candidate.url_hash)
+    return await read_page(
+        session,
+        statement,
+        size,
+        lambda *row: CandidateView(*row[:-1]),
+        lambda row: scope.write(row.url_hash),
+    )

@@ -1,4 +1,10 @@
-"""Write statements for documents: what a scan found, and their counts."""
+"""Sitemap documents: what a scan knows of them, what it writes about them, and how they are shown.
+
+A scan loads the documents of its site before it begins (`load_sitemaps`), writes what it finds in
+batches, and records in `sitemap_scans` how the read of each one ended. The views are the list of a
+site, the tree of its indexes, and the last reads of a document.
+Statements that every scan runs are built once: building one costs as much as running it.
+"""
 
 from __future__ import annotations
 
@@ -55,56 +61,16 @@ from siteatlas.storage.models import (
 from siteatlas.storage.schema import SITEMAP_LINKS, SITEMAP_SCANS, SITEMAP_URLS, SITEMAPS
 from siteatlas.storage.session import Reader
 
-MAX_LOADED = 10_000
-# A resumed scan has touched no more documents than it may read, but for redirects.
-MAX_TOUCHED = 2 * MAX_LOADED
-MAX_LINKS_LOADED = 10 * MAX_LOADED
 DONE = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
-
-OF_THIS_SCAN = (SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id) & (
-    SITEMAP_SCANS.c.scan_id == bindparam("scan")
-)
-# Statements of every scan are built once: building one takes as long as running it.
-SITEMAP_COLUMNS = (
-    SITEMAPS.c.id,
-    SITEMAPS.c.url,
-    SITEMAPS.c.requested_url,
-    SITEMAPS.c.discovery_method,
-    SITEMAPS.c.type,
-    SITEMAPS.c.lastmod,
-    SITEMAPS.c.etag,
-    SITEMAPS.c.last_modified,
-    SITEMAPS.c.content_hash,
-    SITEMAPS.c.wire_bytes,
-    SITEMAPS.c.read_version,
-    SITEMAPS.c.not_modified_count,
-    SITEMAPS.c.validator_lies,
-    (SITEMAPS.c.url_count - SITEMAPS.c.missing_count).label("shown_count"),
-    or_(SITEMAPS.c.gone_at.is_not(None), SITEMAPS.c.vanished_at.is_not(None)).label("is_gone"),
-)
-COLUMNS = select(
-    *SITEMAP_COLUMNS,
-    SITEMAP_SCANS.c.state,
-    func.coalesce(SITEMAP_SCANS.c.url_count, 0).label("read_count"),
-)
-LOAD_KNOWN_SITEMAPS = (
-    COLUMNS.outerjoin_from(SITEMAPS, SITEMAP_SCANS, OF_THIS_SCAN)
-    .where(SITEMAPS.c.domain_id == bindparam("domain"))
-    .limit(MAX_LOADED + 1)
-)
-LOAD_TOUCHED = COLUMNS.join_from(SITEMAPS, SITEMAP_SCANS, OF_THIS_SCAN).limit(MAX_TOUCHED)
-LOOK_UP = COLUMNS.outerjoin_from(SITEMAPS, SITEMAP_SCANS, OF_THIS_SCAN).where(
-    SITEMAPS.c.domain_id == bindparam("domain"),
-    SITEMAPS.c.url_hash == any_(bindparam("hashes", type_=ARRAY(BigInteger()))),
-)
-COUNT = select(func.count()).where(SITEMAPS.c.domain_id == bindparam("domain"))
-LOAD_CHILDREN = (
-    select(SITEMAP_LINKS.c.parent_id, SITEMAP_LINKS.c.child_id)
-    .where(SITEMAP_LINKS.c.parent_id == any_(bindparam("parents", type_=ARRAY(Uuid()))))
-    .order_by(SITEMAP_LINKS.c.parent_id, SITEMAP_LINKS.c.child_id)
-    .limit(MAX_LINKS_LOADED + 1)
-)
+READ = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED, SitemapScanState.CUT)
+# The type of a document that lists documents.
 INDEX = "index"
+
+MAX_LOADED = 10_000
+MAX_LINKS_LOADED = 10 * MAX_LOADED
+# How long a document that a user named is requested after it was last read.
+MANUAL_GRACE_DAYS = 30
+MAX_PARENTS_SHOWN = 10
 
 
 class KnownSitemap(NamedTuple):
@@ -151,18 +117,63 @@ class KnownSitemaps:
         self.by_id = {}
 
 
+SITEMAP_COLUMNS = (
+    SITEMAPS.c.id,
+    SITEMAPS.c.url,
+    SITEMAPS.c.requested_url,
+    SITEMAPS.c.discovery_method,
+    SITEMAPS.c.type,
+    SITEMAPS.c.lastmod,
+    SITEMAPS.c.etag,
+    SITEMAPS.c.last_modified,
+    SITEMAPS.c.content_hash,
+    SITEMAPS.c.wire_bytes,
+    SITEMAPS.c.read_version,
+    SITEMAPS.c.not_modified_count,
+    SITEMAPS.c.validator_lies,
+    (SITEMAPS.c.url_count - SITEMAPS.c.missing_count).label("shown_count"),
+    or_(SITEMAPS.c.gone_at.is_not(None), SITEMAPS.c.vanished_at.is_not(None)).label("is_gone"),
+)
+_of_this_scan = (SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id) & (
+    SITEMAP_SCANS.c.scan_id == bindparam("scan")
+)
+_select_known = select(
+    *SITEMAP_COLUMNS,
+    SITEMAP_SCANS.c.state,
+    func.coalesce(SITEMAP_SCANS.c.url_count, 0).label("read_count"),
+)
+_load_known = (
+    _select_known.outerjoin_from(SITEMAPS, SITEMAP_SCANS, _of_this_scan)
+    .where(SITEMAPS.c.domain_id == bindparam("domain"))
+    .limit(MAX_LOADED + 1)
+)
+_count_sitemaps = select(func.count()).where(SITEMAPS.c.domain_id == bindparam("domain"))
+# A resumed scan has touched no more documents than it may read, but for redirects.
+_load_touched = _select_known.join_from(SITEMAPS, SITEMAP_SCANS, _of_this_scan).limit(
+    2 * MAX_LOADED
+)
+
+
 async def load_sitemaps(
     session: AsyncSession, domain_id: UUID, scan_id: int, *, resumed: bool
 ) -> KnownSitemaps:
     """What a scan must know of a site before it begins or is resumed."""
     values = {"domain": domain_id, "scan": scan_id}
-    rows: Sequence[Any] = (await session.execute(LOAD_KNOWN_SITEMAPS, values)).all()
+    rows: Sequence[Any] = (await session.execute(_load_known, values)).all()
     stored = len(rows)
     if stored > MAX_LOADED:
-        stored = (await session.execute(COUNT, values)).scalar_one()
-        rows = (await session.execute(LOAD_TOUCHED, values)).all() if resumed else ()
+        stored = (await session.execute(_count_sitemaps, values)).scalar_one()
+        rows = (await session.execute(_load_touched, values)).all() if resumed else ()
     loaded = {row.id: known_sitemap(row) for row in rows}
     return KnownSitemaps(await with_children(session, loaded), stored)
+
+
+_load_children = (
+    select(SITEMAP_LINKS.c.parent_id, SITEMAP_LINKS.c.child_id)
+    .where(SITEMAP_LINKS.c.parent_id == any_(bindparam("parents", type_=ARRAY(Uuid()))))
+    .order_by(SITEMAP_LINKS.c.parent_id, SITEMAP_LINKS.c.child_id)
+    .limit(MAX_LINKS_LOADED + 1)
+)
 
 
 async def with_children(
@@ -175,7 +186,7 @@ async def with_children(
     indexes = [one.id for one in known.values() if one.type == INDEX]
     if not indexes:
         return dict(known)
-    rows = (await session.execute(LOAD_CHILDREN, {"parents": indexes})).all()
+    rows = (await session.execute(_load_children, {"parents": indexes})).all()
     if len(rows) > MAX_LINKS_LOADED:
         return dict(known)
     children: dict[UUID, list[UUID]] = {parent_id: [] for parent_id in indexes}
@@ -185,12 +196,18 @@ async def with_children(
     return {**known, **listed}
 
 
+_look_up = _select_known.outerjoin_from(SITEMAPS, SITEMAP_SCANS, _of_this_scan).where(
+    SITEMAPS.c.domain_id == bindparam("domain"),
+    SITEMAPS.c.url_hash == any_(bindparam("hashes", type_=ARRAY(BigInteger()))),
+)
+
+
 async def look_up_sitemaps(
     session: AsyncSession, domain_id: UUID, scan_id: int, hashes: Sequence[int]
 ) -> list[KnownSitemap]:
     """The stored documents among those with these hashes of their addresses."""
     values = {"domain": domain_id, "scan": scan_id, "hashes": list(hashes)}
-    return [known_sitemap(row) for row in (await session.execute(LOOK_UP, values)).all()]
+    return [known_sitemap(row) for row in (await session.execute(_look_up, values)).all()]
 
 
 def known_sitemap(row: Sequence[Any]) -> KnownSitemap:
@@ -198,121 +215,6 @@ def known_sitemap(row: Sequence[Any]) -> KnownSitemap:
     return KnownSitemap(*row[-len(KnownSitemap._fields) + 1 :])
 
 
-# Reads without moved dates after which the dates of a document are trusted again.
-TRUSTED_AFTER_READS = 2
-# Statements of every scan are built once: building one takes as long as running it.
-READ = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED, SitemapScanState.CUT)
-
-
-@dataclass(slots=True)
-class EndedReads:
-    """The ids of stored documents whose reading ended, and of those that were found unchanged.
-
-    `complete` ones were read to the end; `not_modified` ones by a response with the status 304;
-    `same_content` have the bytes of the last complete read.
-    """
-
-    ids: list[UUID] = field(default_factory=list)
-    complete: list[UUID] = field(default_factory=list)
-    not_modified: list[UUID] = field(default_factory=list)
-    same_content: list[UUID] = field(default_factory=list)
-
-
-def stored_url_count(sitemap_id: Any) -> Any:
-    """The number of URLs stored for a document, as a subquery of a write statement."""
-    return (
-        select(func.count())
-        .where(SITEMAP_URLS.c.sitemap_id == sitemap_id, SITEMAP_URLS.c.removed_at.is_(None))
-        .scalar_subquery()
-    )
-
-
-def _among(name: str) -> ColumnElement[bool]:
-    """Whether a document is in a list of ids that the statement is given."""
-    return SITEMAPS.c.id == any_(bindparam(name, type_=ARRAY(Uuid())))
-
-
-def _note_reading() -> ReturningUpdate[Any]:
-    """The UPDATE of stored documents whose reading ended.
-
-    Dates that did not move, because the document is unchanged, help them to be trusted again.
-    """
-    is_unchanged = or_(_among("not_modified"), _among("same_content"))
-    settles = is_unchanged & ~SITEMAPS.c.lastmod_trusted
-    trusted = settles & (SITEMAPS.c.lastmod_streak + 1 >= TRUSTED_AFTER_READS)
-    return (
-        update(SITEMAPS)
-        .where(_among("ids"))
-        .values(
-            last_read_at=func.now(),
-            last_complete_at=case(
-                (or_(is_unchanged, _among("complete")), func.now()),
-                else_=SITEMAPS.c.last_complete_at,
-            ),
-            not_modified_count=case(
-                (_among("not_modified"), SITEMAPS.c.not_modified_count + 1),
-                (or_(_among("same_content"), _among("complete")), 0),
-                else_=SITEMAPS.c.not_modified_count,
-            ),
-            lastmod_trusted=or_(SITEMAPS.c.lastmod_trusted, trusted),
-            lastmod_streak=case(
-                (trusted, 0),
-                (settles, SITEMAPS.c.lastmod_streak + 1),
-                else_=SITEMAPS.c.lastmod_streak,
-            ),
-        )
-        .returning(SITEMAPS.c.id, (SITEMAPS.c.url_count - SITEMAPS.c.missing_count).label("shown"))
-    )
-
-
-NOTE_READING = _note_reading()
-_READ_ROW = insert(SITEMAPS).values(
-    last_read_at=func.now(),
-    last_complete_at=case((bindparam("is_complete", type_=Boolean()), func.now()), else_=None),
-)
-# What a read writes to a document, apart from its address.
-READ_COLUMNS = (
-    "last_read_at",
-    "last_complete_at",
-    "status",
-    "type",
-    "http_status",
-    "error_code",
-    "error",
-    "url_count",
-    "missing_count",
-    "etag",
-    "last_modified",
-    "content_hash",
-    "wire_bytes",
-    "decoded_bytes",
-    "read_version",
-    "baseline_scan_id",
-    "is_window",
-    "url_breakdown",
-)
-# A commit whose answer was lost may have left the row before its document was read.
-INSERT_READ = _READ_ROW.on_conflict_do_update(
-    index_elements=[SITEMAPS.c.id],
-    set_={name: _READ_ROW.excluded[name] for name in READ_COLUMNS},
-)
-MARK_OPENED = (
-    update(SITEMAP_SCANS)
-    .where(
-        SITEMAP_SCANS.c.scan_id == bindparam("of_scan"),
-        SITEMAP_SCANS.c.sitemap_id == bindparam("of_sitemap"),
-        SITEMAP_SCANS.c.state == SitemapScanState.PENDING,
-    )
-    .values(http_status=bindparam("answered"))
-)
-UNLINK = delete(SITEMAP_LINKS).where(
-    SITEMAP_LINKS.c.parent_id == bindparam("parent"),
-    SITEMAP_LINKS.c.child_id.not_in(
-        select(func.unnest(bindparam("children", type_=ARRAY(Uuid()))))
-    ),
-)
-# How long a document that a user named is requested after it was last read.
-MANUAL_GRACE_DAYS = 30
 LOAD_MANUAL = (
     select(func.coalesce(SITEMAPS.c.requested_url, SITEMAPS.c.url).label("url"))
     .where(
@@ -339,72 +241,6 @@ async def load_manual_documents(session: AsyncSession, domain_id: UUID) -> tuple
     return tuple((await session.scalars(LOAD_MANUAL, {"domain": domain_id})).all())
 
 
-async def insert_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert documents that are new to a site."""
-    await insert_rows(session, Sitemap, rows)
-
-
-async def insert_read_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert documents that are new to a site and were read now; `is_complete`: to the end."""
-    await insert_values(session, INSERT_READ, rows)
-
-
-async def update_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Update stored documents with what a scan found; each row contains its `id`."""
-    await update_rows(session, Sitemap, rows)
-
-
-async def note_reading(session: AsyncSession, ended: EndedReads) -> dict[UUID, int]:
-    """Record that stored documents were read now; return how many URLs each of them shows."""
-    rows = (await session.execute(NOTE_READING, asdict(ended))).all()
-    return {row.id: row.shown for row in rows}
-
-
-async def link_sitemaps(session: AsyncSession, pairs: Sequence[tuple[UUID, UUID]]) -> None:
-    """Record which index lists which child."""
-    rows = [{"parent_id": parent, "child_id": child} for parent, child in pairs]
-    await insert_rows(session, SitemapLink, rows)
-
-
-async def replace_links(
-    session: AsyncSession, children_by_parent: Mapping[UUID, Sequence[UUID]]
-) -> None:
-    """Remove the links of indexes to documents that they no longer list."""
-    for parent_id, children in sorted(children_by_parent.items()):
-        await session.execute(UNLINK, {"parent": parent_id, "children": list(children)})
-
-
-async def mark_pending(session: AsyncSession, scan_id: int, sitemap_ids: Sequence[UUID]) -> None:
-    """Put documents on the frontier of a scan."""
-    rows = [{"scan_id": scan_id, "sitemap_id": sitemap_id} for sitemap_id in sitemap_ids]
-    await insert_rows(session, SitemapScan, rows)
-
-
-async def mark_opened(
-    session: AsyncSession, scan_id: int, answers: Mapping[UUID, int | None]
-) -> None:
-    """Record that documents of a scan responded and are being read; their rows stay pending."""
-    rows = [
-        {"of_scan": scan_id, "of_sitemap": sitemap_id, "answered": status}
-        for sitemap_id, status in sorted(answers.items())
-    ]
-    if rows:
-        await session.execute(MARK_OPENED, rows)
-
-
-async def close_sitemap_scans(
-    session: AsyncSession, scan_id: int, rows: Sequence[Mapping[str, Any]]
-) -> None:
-    """Record how the reading of documents ended."""
-    complete = [{"scan_id": scan_id, **row} for row in rows]
-    await replace_rows(session, SitemapScan, complete, moment="finished_at")
-
-
-async def record_candidates(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Record every candidate address where a scan looked for a sitemap."""
-    await replace_rows(session, Candidate, rows, moment="checked_at")
-
-
 class LastRead(NamedTuple):
     """The columns of a document that the end of a read needs; the defaults are of a new one."""
 
@@ -418,104 +254,198 @@ class LastRead(NamedTuple):
 
 
 NEVER_READ = LastRead()
-LOAD_LAST_READS = select(*(SITEMAPS.c[name] for name in LastRead._fields)).where(
+_load_last_read = select(*(SITEMAPS.c[name] for name in LastRead._fields)).where(
     SITEMAPS.c.id == bindparam("sitemap")
 )
 
 
 async def load_last_read(session: AsyncSession, sitemap_id: UUID) -> LastRead:
     """What is stored of the reads of a document."""
-    row = (await session.execute(LOAD_LAST_READS, {"sitemap": sitemap_id})).one_or_none()
+    row = (await session.execute(_load_last_read, {"sitemap": sitemap_id})).one_or_none()
     return LastRead(*row) if row else NEVER_READ
 
 
-CHILDREN_SHOWN = 100
+async def insert_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert documents that are new to a site."""
+    await insert_rows(session, Sitemap, rows)
 
 
-@dataclass(frozen=True, slots=True)
-class TreeNode:
-    """One document in the tree; `child_count` is there for an index."""
-
-    id: UUID
-    url: str
-    type: str | None
-    status: SitemapStatus
-    discovery_method: str
-    url_count: int
-    missing_count: int
-    wire_bytes: int
-    lastmod: datetime | None
-    http_status: int | None
-    error_code: str | None
-    gone_at: datetime | None
-    child_count: int
-
-
-async def tree_roots(
-    session: AsyncSession, domain_id: UUID, *, cursor: str | None = None
-) -> Page[TreeNode]:
-    """The documents that no index lists, and the indexes that were found without another index.
-
-    Indexes may list each other; without the second rule, such a site would have no root.
-    """
-    listed = exists().where(SitemapLink.child_id == Sitemap.id)
-    is_entrance = (Sitemap.type == SitemapType.INDEX) & (
-        Sitemap.discovery_method != DiscoveryMethod.SITEMAP_INDEX
-    )
-    scope = CursorScope("roots", (domain_id,))
-    return await _nodes(
-        session, scope, cursor, Sitemap.domain_id == domain_id, ~listed | is_entrance
-    )
+_insert_read_row = insert(SITEMAPS).values(
+    last_read_at=func.now(),
+    last_complete_at=case((bindparam("is_complete", type_=Boolean()), func.now()), else_=None),
+)
+# A commit whose answer was lost may have left the row before its document was read.
+_insert_or_update_read = _insert_read_row.on_conflict_do_update(
+    index_elements=[SITEMAPS.c.id],
+    set_={
+        name: _insert_read_row.excluded[name]
+        # What a read writes to a document, apart from its address.
+        for name in (
+            "last_read_at",
+            "last_complete_at",
+            "status",
+            "type",
+            "http_status",
+            "error_code",
+            "error",
+            "url_count",
+            "missing_count",
+            "etag",
+            "last_modified",
+            "content_hash",
+            "wire_bytes",
+            "decoded_bytes",
+            "read_version",
+            "baseline_scan_id",
+            "is_window",
+            "url_breakdown",
+        )
+    },
+)
 
 
-async def tree_children(
-    session: AsyncSession, parent_id: UUID, *, cursor: str | None = None
-) -> Page[TreeNode]:
-    """The documents that an index lists."""
-    children = select(SitemapLink.child_id).where(SitemapLink.parent_id == parent_id)
-    return await _nodes(
-        session, CursorScope("children", (parent_id,)), cursor, Sitemap.id.in_(children)
-    )
+async def insert_read_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert documents that are new to a site and were read now; `is_complete`: to the end."""
+    await insert_values(session, _insert_or_update_read, rows)
 
 
-async def _nodes(
-    session: AsyncSession, scope: CursorScope, cursor: str | None, *wanted: ColumnElement[bool]
-) -> Page[TreeNode]:
-    """Documents by address, with the number of their children."""
-    after = scope.read(cursor, text_key)
-    children = (
+async def update_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Update stored documents with what a scan found; each row contains its `id`."""
+    await update_rows(session, Sitemap, rows)
+
+
+def stored_url_count(sitemap_id: Any) -> Any:
+    """The number of URLs stored for a document, as a subquery of a write statement."""
+    return (
         select(func.count())
-        .where(SitemapLink.parent_id == Sitemap.id)
-        .correlate(Sitemap)
+        .where(SITEMAP_URLS.c.sitemap_id == sitemap_id, SITEMAP_URLS.c.removed_at.is_(None))
         .scalar_subquery()
     )
-    statement = (
-        select(
-            Sitemap.id,
-            Sitemap.url,
-            Sitemap.type,
-            Sitemap.status,
-            Sitemap.discovery_method,
-            Sitemap.url_count,
-            Sitemap.missing_count,
-            Sitemap.wire_bytes,
-            Sitemap.lastmod,
-            Sitemap.http_status,
-            Sitemap.error_code,
-            Sitemap.gone_at,
-            children,
+
+
+@dataclass(slots=True)
+class EndedReads:
+    """The ids of stored documents whose reading ended, and of those that were found unchanged.
+
+    `complete` ones were read to the end; `not_modified` ones by a response with the status 304;
+    `same_content` have the bytes of the last complete read.
+    """
+
+    ids: list[UUID] = field(default_factory=list)
+    complete: list[UUID] = field(default_factory=list)
+    not_modified: list[UUID] = field(default_factory=list)
+    same_content: list[UUID] = field(default_factory=list)
+
+
+def _note_reading_statement() -> ReturningUpdate[Any]:
+    """The UPDATE of stored documents whose reading ended.
+
+    Dates that did not move, because the document is unchanged, help them to be trusted again.
+    """
+    is_unchanged = or_(_among("not_modified"), _among("same_content"))
+    settles = is_unchanged & ~SITEMAPS.c.lastmod_trusted
+    reads_until_trusted = 2
+    trusted = settles & (SITEMAPS.c.lastmod_streak + 1 >= reads_until_trusted)
+    return (
+        update(SITEMAPS)
+        .where(_among("ids"))
+        .values(
+            last_read_at=func.now(),
+            last_complete_at=case(
+                (or_(is_unchanged, _among("complete")), func.now()),
+                else_=SITEMAPS.c.last_complete_at,
+            ),
+            not_modified_count=case(
+                (_among("not_modified"), SITEMAPS.c.not_modified_count + 1),
+                (or_(_among("same_content"), _among("complete")), 0),
+                else_=SITEMAPS.c.not_modified_count,
+            ),
+            lastmod_trusted=or_(SITEMAPS.c.lastmod_trusted, trusted),
+            lastmod_streak=case(
+                (trusted, 0),
+                (settles, SITEMAPS.c.lastmod_streak + 1),
+                else_=SITEMAPS.c.lastmod_streak,
+            ),
         )
-        .where(*wanted)
-        .order_by(Sitemap.url)
-    )
-    if after is not None:
-        statement = statement.where(Sitemap.url > after)
-    return await read_page(
-        session, statement, page_size(CHILDREN_SHOWN), TreeNode, lambda row: scope.write(row.url)
+        .returning(SITEMAPS.c.id, (SITEMAPS.c.url_count - SITEMAPS.c.missing_count).label("shown"))
     )
 
 
-MAX_PARENTS_SHOWN = 10
+def _among(name: str) -> ColumnElement[bool]:
+    return SITEMAPS.c.id == any_(bindparam(name, type_=ARRAY(Uuid())))
+
+
+_note_reading = _note_reading_statement()
+
+
+async def note_reading(session: AsyncSession, ended: EndedReads) -> dict[UUID, int]:
+    """Record that stored documents were read now; return how many URLs each of them shows."""
+    rows = (await session.execute(_note_reading, asdict(ended))).all()
+    return {row.id: row.shown for row in rows}
+
+
+async def link_sitemaps(session: AsyncSession, pairs: Sequence[tuple[UUID, UUID]]) -> None:
+    """Record which index lists which child."""
+    rows = [{"parent_id": parent, "child_id": child} for parent, child in pairs]
+    await insert_rows(session, SitemapLink, rows)
+
+
+_unlink = delete(SITEMAP_LINKS).where(
+    SITEMAP_LINKS.c.parent_id == bindparam("parent"),
+    SITEMAP_LINKS.c.child_id.not_in(
+        select(func.unnest(bindparam("children", type_=ARRAY(Uuid()))))
+    ),
+)
+
+
+async def replace_links(
+    session: AsyncSession, children_by_parent: Mapping[UUID, Sequence[UUID]]
+) -> None:
+    """Remove the links of indexes to documents that they no longer list."""
+    for parent_id, children in sorted(children_by_parent.items()):
+        await session.execute(_unlink, {"parent": parent_id, "children": list(children)})
+
+
+async def mark_pending(session: AsyncSession, scan_id: int, sitemap_ids: Sequence[UUID]) -> None:
+    """Put documents on the frontier of a scan."""
+    rows = [{"scan_id": scan_id, "sitemap_id": sitemap_id} for sitemap_id in sitemap_ids]
+    await insert_rows(session, SitemapScan, rows)
+
+
+_mark_opened = (
+    update(SITEMAP_SCANS)
+    .where(
+        SITEMAP_SCANS.c.scan_id == bindparam("of_scan"),
+        SITEMAP_SCANS.c.sitemap_id == bindparam("of_sitemap"),
+        SITEMAP_SCANS.c.state == SitemapScanState.PENDING,
+    )
+    .values(http_status=bindparam("answered"))
+)
+
+
+async def mark_opened(
+    session: AsyncSession, scan_id: int, answers: Mapping[UUID, int | None]
+) -> None:
+    """Record that documents of a scan responded and are being read; their rows stay pending."""
+    rows = [
+        {"of_scan": scan_id, "of_sitemap": sitemap_id, "answered": status}
+        for sitemap_id, status in sorted(answers.items())
+    ]
+    if rows:
+        await session.execute(_mark_opened, rows)
+
+
+async def close_sitemap_scans(
+    session: AsyncSession, scan_id: int, rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Record how the reading of documents ended."""
+    complete = [{"scan_id": scan_id, **row} for row in rows]
+    await replace_rows(session, SitemapScan, complete, moment="finished_at")
+
+
+async def record_candidates(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Record every candidate address where a scan looked for a sitemap."""
+    await replace_rows(session, Candidate, rows, moment="checked_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -577,7 +507,6 @@ async def list_sitemaps(
 
 
 def _select_sitemaps() -> Select[*tuple[Any, ...]]:
-    """The read statement for `SitemapView`, without the sitemaps of deleted sites."""
     parents = (
         select(SitemapLink.parent_id)
         .where(SitemapLink.child_id == Sitemap.id)
@@ -597,7 +526,86 @@ def _select_sitemaps() -> Select[*tuple[Any, ...]]:
     return statement.join(Domain, Domain.id == Sitemap.domain_id).where(kept)
 
 
-SHOWN_READS = 20
+@dataclass(frozen=True, slots=True)
+class TreeNode:
+    """One document in the tree; `child_count` is there for an index."""
+
+    id: UUID
+    url: str
+    type: str | None
+    status: SitemapStatus
+    discovery_method: str
+    url_count: int
+    missing_count: int
+    wire_bytes: int
+    lastmod: datetime | None
+    http_status: int | None
+    error_code: str | None
+    gone_at: datetime | None
+    child_count: int
+
+
+async def tree_roots(
+    session: AsyncSession, domain_id: UUID, *, cursor: str | None = None
+) -> Page[TreeNode]:
+    """The documents that no index lists, and the indexes that were found without another index.
+
+    Indexes may list each other; without the second rule, such a site would have no root.
+    """
+    listed = exists().where(SitemapLink.child_id == Sitemap.id)
+    is_entrance = (Sitemap.type == SitemapType.INDEX) & (
+        Sitemap.discovery_method != DiscoveryMethod.SITEMAP_INDEX
+    )
+    scope = CursorScope("roots", (domain_id,))
+    return await _nodes(
+        session, scope, cursor, Sitemap.domain_id == domain_id, ~listed | is_entrance
+    )
+
+
+async def tree_children(
+    session: AsyncSession, parent_id: UUID, *, cursor: str | None = None
+) -> Page[TreeNode]:
+    """The documents that an index lists."""
+    children = select(SitemapLink.child_id).where(SitemapLink.parent_id == parent_id)
+    return await _nodes(
+        session, CursorScope("children", (parent_id,)), cursor, Sitemap.id.in_(children)
+    )
+
+
+async def _nodes(
+    session: AsyncSession, scope: CursorScope, cursor: str | None, *wanted: ColumnElement[bool]
+) -> Page[TreeNode]:
+    after = scope.read(cursor, text_key)
+    children = (
+        select(func.count())
+        .where(SitemapLink.parent_id == Sitemap.id)
+        .correlate(Sitemap)
+        .scalar_subquery()
+    )
+    statement = (
+        select(
+            Sitemap.id,
+            Sitemap.url,
+            Sitemap.type,
+            Sitemap.status,
+            Sitemap.discovery_method,
+            Sitemap.url_count,
+            Sitemap.missing_count,
+            Sitemap.wire_bytes,
+            Sitemap.lastmod,
+            Sitemap.http_status,
+            Sitemap.error_code,
+            Sitemap.gone_at,
+            children,
+        )
+        .where(*wanted)
+        .order_by(Sitemap.url)
+    )
+    if after is not None:
+        statement = statement.where(Sitemap.url > after)
+    return await read_page(
+        session, statement, page_size(100), TreeNode, lambda row: scope.write(row.url)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -616,7 +624,7 @@ class DocumentRead:
 
 
 async def recent_reads(
-    session: AsyncSession, sitemap_ids: Sequence[UUID], count: int = SHOWN_READS
+    session: AsyncSession, sitemap_ids: Sequence[UUID], count: int = 20
 ) -> dict[UUID, list[DocumentRead]]:
     """The last reads of each of these documents, the oldest first."""
     if not sitemap_ids:

@@ -112,9 +112,9 @@ async def test_what_another_scan_has_read_stays_when_a_later_one_does_not_ask_fo
 async def test_a_site_with_more_documents_than_are_loaded_is_scanned_without_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    few = known_sitemaps.LOAD_KNOWN_SITEMAPS.limit(None).limit(11)
+    few = known_sitemaps._load_known.limit(None).limit(11)
     monkeypatch.setattr(known_sitemaps, "MAX_LOADED", 10)
-    monkeypatch.setattr(known_sitemaps, "LOAD_KNOWN_SITEMAPS", few)
+    monkeypatch.setattr(known_sitemaps, "_load_known", few)
     async with SiteServer(many_children(30)) as server:
         await scan_server(server)
         before = {row.url: row.id for row in await rows_of(Sitemap)}
