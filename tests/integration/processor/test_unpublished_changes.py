@@ -108,8 +108,8 @@ async def test_many_changes_are_settled_in_batches(
     monkeypatch.setattr(change_classification, "CLASSIFY_ARRIVALS", small)
     small = {lookup: change_classification._classify_departures(lookup)}
     monkeypatch.setattr(change_classification, "CLASSIFY_DEPARTURES", small)
-    small = removed_urls._removal(whole_documents=False)
-    monkeypatch.setattr(removed_urls, "REMOVE_MISSING", small)
+    small = removed_urls._removal_statement(whole_documents=False)
+    monkeypatch.setattr(removed_urls, "_remove_missing", small)
     scan = await site.scan()
     await site.miss(scan, "/a.xml", *A[:10])
     await site.miss(scan, "/b.xml", *B[:10])
