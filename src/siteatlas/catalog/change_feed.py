@@ -1,9 +1,10 @@
-"""Read statements for the change feed: pages of the events of all sites, or of one.
+"""The change feed: numbered events of all sites, read in pages, and written by publications.
 
 The order is (number, events of documents and domains by id, changes of URLs by sitemap and hash).
 A page is bounded in items, in bytes, in the rows that a filter examines and in the numbers that it
 passes, so a scan with many changes continues on the next page, and a page may be empty though more
-follows. Callers read in one snapshot, in which the head and the events fit together.
+follows. Callers read in one snapshot, in which the head and the events fit together. A number is
+taken at the end of a transaction: the row of the head is locked until COMMIT.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from siteatlas.catalog.paging import (
     parse_bigint,
     stream_rows,
 )
-from siteatlas.catalog.sitemaps import DONE as SITEMAP_DONE
+from siteatlas.catalog.sitemaps import DONE
 from siteatlas.errors import CursorExpired, InputError
 from siteatlas.scanner.reading.entries import restored_text
 from siteatlas.storage.models import ChangeKind, Domain, FeedEventKind, FeedHead, Scan
@@ -70,166 +71,14 @@ from siteatlas.storage.schema import (
 )
 from siteatlas.storage.session import Reader
 
-_DOMAIN = bindparam("of_domain", type_=Uuid())
-# The clock, not the start of the transaction: it may have waited for locks.
-_END = func.clock_timestamp()
-
-
-def _next_number() -> ReturningUpdate[int]:
-    """Take the next number of the feed."""
-    return update(FEED_HEAD).values(seq=FEED_HEAD.c.seq + 1).returning(FEED_HEAD.c.seq)
-
-
-def _scan_numbering() -> Update:
-    """Give a scan its number and note it on its site; both rows are locked already."""
-    head = _next_number().cte("head")
-    numbered = (
-        update(SCANS)
-        .where(SCANS.c.id == bindparam("of_scan"))
-        .values(published_seq=select(head.c.seq).scalar_subquery(), finished_at=_END)
-        .returning(SCANS.c.domain_id, SCANS.c.published_seq)
-        .cte("numbered")
-    )
-    return (
-        update(DOMAINS)
-        .where(DOMAINS.c.id == numbered.c.domain_id)
-        .values(last_published_seq=numbered.c.published_seq)
-    )
-
-
-def _event_numbering(
-    kind: FeedEventKind, name: ColumnElement[Any], condition: ColumnElement[bool]
-) -> Any:
-    """Write an event with a number of its own; nothing if its site does not meet the condition."""
-    site = select(DOMAINS.c.id, name.label("domain")).where(DOMAINS.c.id == _DOMAIN, condition)
-    its_site = site.cte("site")
-    head = _next_number().where(select(its_site.c.id).exists()).cte("head")
-    noted = (
-        update(DOMAINS)
-        .where(DOMAINS.c.id == _DOMAIN)
-        .values(last_published_seq=select(head.c.seq).scalar_subquery())
-        .where(select(head.c.seq).exists())
-        .cte("noted")
-    )
-    event = select(
-        head.c.seq,
-        bindparam("its_scan", type_=BigInteger()).label("scan_id"),
-        its_site.c.id.label("domain_id"),
-        its_site.c.domain,
-        literal(kind, FEED_EVENTS.c.kind.type).label("kind"),
-        bindparam("its_data", type_=JSONB()).label("data"),
-    ).join_from(head, its_site, true())
-    names = [column.name for column in event.selected_columns]
-    return insert(FEED_EVENTS).from_select(names, event).add_cte(noted)
-
-
-NUMBER_SCAN = _scan_numbering()
-NUMBER_FAILURE = _event_numbering(
-    FeedEventKind.SCAN_FAILED, DOMAINS.c.domain, DOMAINS.c.watched & DOMAINS.c.deleted_at.is_(None)
-)
-NUMBER_DELETION = _event_numbering(
-    FeedEventKind.DOMAIN_FORGOTTEN, bindparam("its_name", type_=Text()), true()
-)
-SCAN_OF_JOB = select(SCANS.c.id).where(SCANS.c.job_id == bindparam("of_job"))
-
-
-async def number_scan(session: AsyncSession, scan_id: int) -> None:
-    """Give a scan its number; nothing may follow in the transaction but COMMIT."""
-    await session.execute(NUMBER_SCAN, {"of_scan": scan_id})
-
-
-async def announce_failure(
-    session: AsyncSession, domain_id: UUID, job_id: int, error_code: str
-) -> None:
-    """Write `scan_failed` for a watched site; the transaction should end with this."""
-    scan_id = await session.scalar(SCAN_OF_JOB, {"of_job": job_id})
-    data = {"error_code": error_code}
-    values = {"of_domain": domain_id, "its_scan": scan_id, "its_data": data}
-    await session.execute(NUMBER_FAILURE, values)
-
-
-async def announce_deletion(session: AsyncSession, domain_id: UUID, name: str) -> None:
-    """Write `domain_forgotten` for a site that had this name; the transaction ends with this."""
-    values = {"of_domain": domain_id, "its_name": name, "its_scan": None, "its_data": {}}
-    await session.execute(NUMBER_DELETION, values)
-
-
-_SCAN = bindparam("of_scan", type_=BigInteger())
-_KIND = bindparam("its_kind", type_=FEED_EVENTS.c.kind.type)
-_DATA = bindparam("its_data", type_=JSONB())
-_OF_DOCUMENT = select(
-    _SCAN.label("scan_id"),
-    SITEMAPS.c.domain_id,
-    DOMAINS.c.domain,
-    _KIND.label("kind"),
-    SITEMAPS.c.id.label("sitemap_id"),
-    SITEMAPS.c.url.label("sitemap"),
-    func.jsonb_build_object(
-        literal("type"), SITEMAPS.c.type, literal("url_count"), SITEMAPS.c.url_count
-    )
-    .op("||", return_type=JSONB())(_DATA)
-    .label("data"),
-    case((SITEMAPS.c.vanished_at.is_not(None), SITEMAPS.c.last_complete_at)).label("not_before"),
-    func.coalesce(SITEMAPS.c.vanished_at, SITEMAPS.c.last_complete_at).label("not_after"),
-).join(DOMAINS, DOMAINS.c.id == SITEMAPS.c.domain_id)
-INSERT_DOCUMENT_EVENTS = insert(FEED_EVENTS).from_select(
-    [column.name for column in _OF_DOCUMENT.selected_columns],
-    _OF_DOCUMENT.where(SITEMAPS.c.id == any_(bindparam("ids", type_=ARRAY(Uuid())))).order_by(
-        SITEMAPS.c.url
-    ),
-)
-# In one statement, for every first scan ends with it.
-INSERT_BASELINES = insert(FEED_EVENTS).from_select(
-    [column.name for column in _OF_DOCUMENT.selected_columns],
-    _OF_DOCUMENT.join(SITEMAP_SCANS, SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id)
-    .where(SITEMAP_SCANS.c.scan_id == _SCAN, SITEMAP_SCANS.c.state.in_(SITEMAP_DONE))
-    .order_by(SITEMAPS.c.url),
-)
-_OF_DOMAIN = select(
-    _SCAN.label("scan_id"),
-    DOMAINS.c.id.label("domain_id"),
-    DOMAINS.c.domain,
-    _KIND.label("kind"),
-    _DATA.label("data"),
-    func.now().label("not_after"),
-).where(DOMAINS.c.id == bindparam("of_domain", type_=Uuid()))
-INSERT_DOMAIN_EVENT = insert(FEED_EVENTS).from_select(
-    [column.name for column in _OF_DOMAIN.selected_columns], _OF_DOMAIN
-)
-
-
-async def add_document_events(
-    session: AsyncSession,
-    scan_id: int,
-    kind: FeedEventKind,
-    sitemap_ids: Sequence[UUID],
-    data: Mapping[str, Any] | None = None,
-) -> None:
-    """Write an event of this kind for each document."""
-    if sitemap_ids:
-        values = {"of_scan": scan_id, "its_kind": kind, "ids": list(sitemap_ids)}
-        await session.execute(INSERT_DOCUMENT_EVENTS, values | {"its_data": dict(data or {})})
-
-
-async def add_baselines(session: AsyncSession, scan_id: int) -> None:
-    """Write `baseline` for each document that a scan has read completely or that is unchanged."""
-    values = {"of_scan": scan_id, "its_kind": FeedEventKind.BASELINE, "its_data": {}}
-    await session.execute(INSERT_BASELINES, values)
-
-
-async def add_domain_event(
-    session: AsyncSession,
-    scan_id: int,
-    domain_id: UUID,
-    kind: FeedEventKind,
-    data: Mapping[str, Any],
-) -> None:
-    """Write an event of a site."""
-    values = {"of_scan": scan_id, "of_domain": domain_id, "its_kind": kind, "its_data": dict(data)}
-    await session.execute(INSERT_DOMAIN_EVENT, values)
-
-
-SCOPE = CursorScope("changes")
+# The maximum number of rows in a window, and that a page of the feed examines.
+MAX_EXAMINED = 10_000
+# A page passes at most as many scans: those without changes cost a look each.
+MAX_NUMBERS = 5_000
+URL_KINDS = frozenset(kind.value for kind in ChangeKind)
+EVENT_KINDS = frozenset(kind.value for kind in FeedEventKind)
+FIELDS = ("lastmod", "changefreq", "priority", "extras")
+_cursors = CursorScope("changes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,84 +116,29 @@ class FeedPosition:
     def cursor(self, feed_id: UUID) -> str:
         """The position as text that a reader sends back."""
         if self.entry is not None:
-            return SCOPE.write(feed_id, self.done, *self.entry)
+            return _cursors.write(feed_id, self.done, *self.entry)
         if self.event_id is not None:
-            return SCOPE.write(feed_id, self.done, self.event_id)
-        return SCOPE.write(feed_id, self.done)
+            return _cursors.write(feed_id, self.done, self.event_id)
+        return _cursors.write(feed_id, self.done)
 
 
-async def read_head(session: Reader) -> FeedHeadView:
-    """The head of the feed; read before the events, or in the same snapshot."""
-    statement = select(FeedHead.seq, FeedHead.retained_from, FeedHead.feed_id)
-    return FeedHeadView(*(await session.execute(statement)).one())
+@dataclass(frozen=True, slots=True)
+class FeedFilter:
+    """Which events to show: of one site, of those that have a tag now, or of all; which kinds."""
 
+    domain_id: UUID | None = None
+    kinds: frozenset[str] | None = None
+    tag: str | None = None
 
-async def last_number_before(
-    session: Reader,
-    moment: datetime,
-    *,
-    after: int = 0,
-    domain_id: UUID | None = None,
-    inclusive: bool = False,
-) -> int:
-    """The last number of a scan that ended before a moment; `after` if there is none behind it.
+    @property
+    def shows_events(self) -> bool:
+        """Whether events of documents and domains can match."""
+        return self.kinds is None or not self.kinds.isdisjoint(EVENT_KINDS)
 
-    With `inclusive`, also of one that ended at that moment. Reads the scans since, newest first.
-    """
-    ended = Scan.finished_at <= moment if inclusive else Scan.finished_at < moment
-    numbers = select(Scan.published_seq).where(Scan.published_seq > after, ended)
-    if domain_id is not None:
-        numbers = numbers.where(Scan.domain_id == domain_id)
-    newest = numbers.order_by(Scan.published_seq.desc()).limit(1)
-    return await session.scalar(newest) or after
-
-
-def start_position(head: FeedHeadView, *, after: int | None, cursor: str | None) -> FeedPosition:
-    """Where a request starts: behind a number, at a cursor, or at the oldest event retained."""
-    if after is not None and cursor is not None:
-        raise InputError("Use either after or cursor, not both.")
-    if after is not None:
-        return _retained(head, FeedPosition(after))
-    found = SCOPE.read(cursor, _parse_feed_position)
-    if found is None:
-        return FeedPosition(head.retained_from)
-    feed_id, position = found
-    if feed_id != head.feed_id:
-        raise _expired(head)
-    return _retained(head, position)
-
-
-def _retained(head: FeedHeadView, position: FeedPosition) -> FeedPosition:
-    """The position, if the feed has all events behind it; CursorExpired otherwise."""
-    if position.done < head.retained_from:
-        raise _expired(head)
-    if position.reached > head.seq:
-        raise _expired(head, f"{head.limit_text} Read the current state again.")
-    return position
-
-
-def _expired(head: FeedHeadView, message: str | None = None) -> CursorExpired:
-    """The error that names the oldest position from which the feed can still be read."""
-    earliest = FeedPosition(head.retained_from).cursor(head.feed_id)
-    return CursorExpired(message, earliest_cursor=earliest)
-
-
-def _parse_feed_position(parts: Sequence[str]) -> tuple[UUID, FeedPosition]:
-    """The feed and the position in a cursor of the change feed; ValueError for other parts."""
-    feed_id, done, *inside = parts
-    event_id = entry = None
-    if len(inside) == 1:
-        event_id = parse_bigint(inside[0])
-    elif inside:
-        sitemap_id, url_hash = inside
-        entry = (UUID(sitemap_id), parse_bigint(url_hash))
-    return UUID(feed_id), FeedPosition(parse_bigint(done), event_id, entry)
-
-
-# The same date in two forms is one field to a reader.
-FIELD_OF_KEY = {"lastmod_text": "lastmod"}
-FIELDS = ("lastmod", "changefreq", "priority", "extras")
-HASH_BITS = 64
+    @property
+    def shows_urls(self) -> bool:
+        """Whether changes of URLs can match."""
+        return self.kinds is None or not self.kinds.isdisjoint(URL_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +185,175 @@ class FeedPage:
     retained_from: int
 
 
+async def list_changes(
+    session: AsyncSession,
+    wanted: FeedFilter = FeedFilter(),
+    *,
+    after: int | None = None,
+    cursor: str | None = None,
+    limit: int | None = None,
+) -> FeedPage:
+    """One page of the feed, from `after`, `cursor` or the oldest event retained."""
+    head = await read_head(session)
+    start = start_position(head, after=after, cursor=cursor)
+    return await read_changes(session, wanted, head, start, limit)
+
+
+async def read_changes(
+    session: AsyncSession,
+    wanted: FeedFilter,
+    head: FeedHeadView,
+    start: FeedPosition,
+    limit: int | None = None,
+) -> FeedPage:
+    """The page behind a position, up to a head that was read before."""
+    page = PageInProgress(wanted, page_size(limit), MAX_EXAMINED)
+    end = await page.fill(session, head, start)
+    return FeedPage(
+        items=page.items,
+        from_seq=start.done + 1,
+        to_seq=end.done,
+        next_cursor=end.cursor(head.feed_id),
+        at_head=end.is_between_numbers and end.done == head.seq,
+        feed_id=head.feed_id,
+        retained_from=head.retained_from,
+    )
+
+
+class PageInProgress:
+    """A page of the feed while it is read in growing windows of rows.
+
+    Its bounds apply to all that is read for it, from one position or from several.
+    """
+
+    def __init__(self, wanted: FeedFilter, size: int, max_examined: int) -> None:
+        self.items: list[ChangeView] = []
+        self._wanted = wanted
+        self._room = PageCapacity(size)
+        self._max_examined = max_examined
+        self._step = size + 1 if wanted.kinds is None else 1_000
+        self._examined = 0
+        # Scans in the next window; it grows while there is little to read.
+        self._numbers = 20
+        self._passed = 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the page is full, or has reached its limit of rows or numbers."""
+        examined = self._examined >= self._max_examined
+        return self._room.is_full or examined or self._passed >= MAX_NUMBERS
+
+    async def fill(
+        self, session: AsyncSession, head: FeedHeadView, position: FeedPosition
+    ) -> FeedPosition:
+        """Read until the page is over or the head is reached."""
+        while position.done < head.seq and not self.is_finished:
+            upper = await self._upper_number(session, position, head)
+            position = await self._read_window(session, position, upper)
+        return position
+
+    async def _upper_number(
+        self, session: AsyncSession, position: FeedPosition, head: FeedHeadView
+    ) -> int:
+        if not position.is_between_numbers or position.done + 1 == head.seq:
+            return position.done + 1
+        numbers = min(self._numbers, MAX_NUMBERS - self._passed)
+        self._passed += numbers
+        self._numbers *= 5
+        limit = number_at(self._wanted, position.done, head.seq, numbers)
+        return (await session.execute(limit)).scalar() or head.seq
+
+    async def _read_window(
+        self, session: AsyncSession, start: FeedPosition, upper: int
+    ) -> FeedPosition:
+        step = min(self._step, MAX_EXAMINED, self._max_examined - self._examined)
+        window = FeedWindow(self._wanted, start, upper, step)
+        if window.is_empty:
+            return FeedPosition(upper)
+        position, place = start, 0
+        async with aclosing(
+            stream_rows(session, hits_and_last(window.shape), self._room, window.values())
+        ) as rows:
+            async for row in rows:
+                if self._room.is_full:
+                    self._examined += place
+                    return position
+                position, place = position_of(row), row.place
+                if row.hit:
+                    self.items.append(change_view(row))
+                    self._room.add(self.items[-1])
+        self._examined += place
+        if place < step:
+            return FeedPosition(upper)
+        self._step *= 2
+        return position
+
+
+async def read_head(session: Reader) -> FeedHeadView:
+    """The head of the feed; read before the events, or in the same snapshot."""
+    statement = select(FeedHead.seq, FeedHead.retained_from, FeedHead.feed_id)
+    return FeedHeadView(*(await session.execute(statement)).one())
+
+
+async def last_number_before(
+    session: Reader,
+    moment: datetime,
+    *,
+    after: int = 0,
+    domain_id: UUID | None = None,
+    inclusive: bool = False,
+) -> int:
+    """The last number of a scan that ended before a moment; `after` if there is none behind it.
+
+    With `inclusive`, also of one that ended at that moment. Reads the scans since, newest first.
+    """
+    ended = Scan.finished_at <= moment if inclusive else Scan.finished_at < moment
+    numbers = select(Scan.published_seq).where(Scan.published_seq > after, ended)
+    if domain_id is not None:
+        numbers = numbers.where(Scan.domain_id == domain_id)
+    newest = numbers.order_by(Scan.published_seq.desc()).limit(1)
+    return await session.scalar(newest) or after
+
+
+def start_position(head: FeedHeadView, *, after: int | None, cursor: str | None) -> FeedPosition:
+    """Where a request starts: behind a number, at a cursor, or at the oldest event retained."""
+    if after is not None and cursor is not None:
+        raise InputError("Use either after or cursor, not both.")
+    if after is not None:
+        return _retained(head, FeedPosition(after))
+    found = _cursors.read(cursor, _parse_feed_position)
+    if found is None:
+        return FeedPosition(head.retained_from)
+    feed_id, position = found
+    if feed_id != head.feed_id:
+        raise _expired(head)
+    return _retained(head, position)
+
+
+def _retained(head: FeedHeadView, position: FeedPosition) -> FeedPosition:
+    if position.done < head.retained_from:
+        raise _expired(head)
+    if position.reached > head.seq:
+        raise _expired(head, f"{head.limit_text} Read the current state again.")
+    return position
+
+
+def _expired(head: FeedHeadView, message: str | None = None) -> CursorExpired:
+    earliest = FeedPosition(head.retained_from).cursor(head.feed_id)
+    return CursorExpired(message, earliest_cursor=earliest)
+
+
+def _parse_feed_position(parts: Sequence[str]) -> tuple[UUID, FeedPosition]:
+    feed_id, done, *inside = parts
+    event_id = entry = None
+    if len(inside) == 1:
+        event_id = parse_bigint(inside[0])
+    elif inside:
+        sitemap_id, url_hash = inside
+        entry = (UUID(sitemap_id), parse_bigint(url_hash))
+    return UUID(feed_id), FeedPosition(parse_bigint(done), event_id, entry)
+
+
 def change_view(row: Any) -> ChangeView:
     """The view of one row of the feed."""
     is_of_url = row.url is not None
@@ -417,8 +380,7 @@ def change_view(row: Any) -> ChangeView:
 
 
 def _change_id(row: Any) -> str:
-    """The id of a change: a scan changes an entry once."""
-    entry = row.url_hash % (1 << HASH_BITS)
+    entry = row.url_hash % (1 << 64)
     return f"change-{row.scan_id}-{row.sitemap_id.hex}-{entry:016x}"
 
 
@@ -438,60 +400,22 @@ def changed_fields(before: dict[str, Any] | None, after: dict[str, Any] | None) 
     """The fields that differ between two states of an entry; none without both of them."""
     if before is None or after is None:
         return []
-    keys = before.keys() | after.keys()
-    differing = {FIELD_OF_KEY.get(key, key) for key in keys if before.get(key) != after.get(key)}
+    keys = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    # The same date in two forms is one field to a reader.
+    differing = {"lastmod" if key == "lastmod_text" else key for key in keys}
     return [name for name in FIELDS if name in differing] + sorted(differing - set(FIELDS))
 
 
-URL_KINDS = frozenset(kind.value for kind in ChangeKind)
-EVENT_KINDS = frozenset(kind.value for kind in FeedEventKind)
-# Events of a number come before the changes of URLs.
-OF_EVENT, OF_URL = 0, 1
-ORDER = ("number", "part", "event_id", "sitemap_id", "url_hash")
-# The columns that all sources have, in this order; null where a source has no value.
-COLUMNS: dict[str, TypeEngine[Any]] = {
-    "number": BigInteger(),
-    "part": BigInteger(),
-    "event_id": BigInteger(),
-    "sitemap_id": Uuid(),
-    "url_hash": BigInteger(),
-    "domain": Text(),
-    "kind": Text(),
-    "url": Text(),
-    "sitemap_url": Text(),
-    "previous_sitemap_id": Uuid(),
-    "scan_id": BigInteger(),
-    "not_before": DateTime(timezone=True),
-    "not_after": DateTime(timezone=True),
-    "before": JSONB(),
-    "after": JSONB(),
-    "evidence": Text(),
-    "data": JSONB(),
-}
-DONE = bindparam("done", type_=BigInteger())
-UPPER = bindparam("upper", type_=BigInteger())
-ROWS = bindparam("rows", type_=BigInteger())
-OF_DOMAIN = bindparam("of_domain", type_=Uuid())
-OF_TAG = bindparam("of_tag", type_=Text())
-
-
-@dataclass(frozen=True, slots=True)
-class FeedFilter:
-    """Which events to show: of one site, of those that have a tag now, or of all; which kinds."""
-
-    domain_id: UUID | None = None
-    kinds: frozenset[str] | None = None
-    tag: str | None = None
-
-    @property
-    def shows_events(self) -> bool:
-        """Whether events of documents and domains can match."""
-        return self.kinds is None or not self.kinds.isdisjoint(EVENT_KINDS)
-
-    @property
-    def shows_urls(self) -> bool:
-        """Whether changes of URLs can match."""
-        return self.kinds is None or not self.kinds.isdisjoint(URL_KINDS)
+def number_at(wanted: FeedFilter, done: int, upper: int, place: int) -> Select[Any]:
+    """The number of the scan at this place behind `done`; no row if there are fewer."""
+    numbers = select(Scan.published_seq).where(
+        Scan.published_seq > done, Scan.published_seq <= upper
+    )
+    if wanted.domain_id is not None:
+        numbers = numbers.where(Scan.domain_id == wanted.domain_id)
+    if wanted.tag is not None:
+        numbers = numbers.where(Scan.domain_id.in_(tagged_domains(wanted.tag)))
+    return numbers.order_by(Scan.published_seq).offset(place - 1).limit(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -554,23 +478,41 @@ class FeedWindow:
         return given
 
 
-def number_at(wanted: FeedFilter, done: int, upper: int, place: int) -> Select[Any]:
-    """The number of the scan at this place behind `done`; no row if there are fewer."""
-    numbers = select(Scan.published_seq).where(
-        Scan.published_seq > done, Scan.published_seq <= upper
-    )
-    if wanted.domain_id is not None:
-        numbers = numbers.where(Scan.domain_id == wanted.domain_id)
-    if wanted.tag is not None:
-        numbers = numbers.where(Scan.domain_id.in_(tagged_domains(wanted.tag)))
-    return numbers.order_by(Scan.published_seq).offset(place - 1).limit(1)
+# Events of a number come before the changes of URLs.
+_of_event, _of_url = 0, 1
+_feed_order = ("number", "part", "event_id", "sitemap_id", "url_hash")
+# The columns that all sources have, in this order; null where a source has no value.
+_feed_types: dict[str, TypeEngine[Any]] = {
+    "number": BigInteger(),
+    "part": BigInteger(),
+    "event_id": BigInteger(),
+    "sitemap_id": Uuid(),
+    "url_hash": BigInteger(),
+    "domain": Text(),
+    "kind": Text(),
+    "url": Text(),
+    "sitemap_url": Text(),
+    "previous_sitemap_id": Uuid(),
+    "scan_id": BigInteger(),
+    "not_before": DateTime(timezone=True),
+    "not_after": DateTime(timezone=True),
+    "before": JSONB(),
+    "after": JSONB(),
+    "evidence": Text(),
+    "data": JSONB(),
+}
+_done = bindparam("done", type_=BigInteger())
+_upper = bindparam("upper", type_=BigInteger())
+_rows = bindparam("rows", type_=BigInteger())
+_domain = bindparam("of_domain", type_=Uuid())
+_tag = bindparam("of_tag", type_=Text())
 
 
 @cache
 def hits_and_last(shape: WindowShape) -> Select[Any]:
     """The rows of a window that match the kinds, and always its last one, as the next start."""
     examined = _examined_rows(shape)
-    place = func.row_number().over(order_by=[examined.c[name] for name in ORDER])
+    place = func.row_number().over(order_by=[examined.c[name] for name in _feed_order])
     wanted: BindParameter[Any] = bindparam("of_kinds", expanding=True)
     hit = examined.c.kind.in_(wanted) if shape.of_kinds else true()
     marked = select(
@@ -592,71 +534,65 @@ def hits_and_last(shape: WindowShape) -> Select[Any]:
 
 def position_of(row: Any) -> FeedPosition:
     """The position behind one row of the feed."""
-    if row.part == OF_URL:
+    if row.part == _of_url:
         return FeedPosition(row.number - 1, entry=(row.sitemap_id, row.url_hash))
     return FeedPosition(row.number - 1, event_id=row.event_id)
 
 
 def _examined_rows(shape: WindowShape) -> Subquery:
-    """The rows of a window from all sources, in the order of the feed."""
     sources: list[Select[Any]] = []
     if shape.has_events:
         sources += [_events_of_scans(shape), _numbered_events(shape)]
     if shape.has_urls:
         sources.append(_changes_of_scans(shape))
     together = union_all(*(select(source.subquery()) for source in sources)).subquery("together")
-    order = [together.c[name] for name in ORDER]
-    return select(together).order_by(*order).limit(ROWS).subquery("examined")
+    order = [together.c[name] for name in _feed_order]
+    return select(together).order_by(*order).limit(_rows).subquery("examined")
 
 
 def _numbers(shape: WindowShape) -> Subquery:
-    """The scans of a window with the names of their sites; those of deleted sites are left out."""
     number = SCANS.c.published_seq
     scans = (
         select(SCANS.c.id.label("scan_id"), number.label("number"), DOMAINS.c.domain)
         .join(DOMAINS, DOMAINS.c.id == SCANS.c.domain_id)
-        .where(number > DONE, number <= UPPER, DOMAINS.c.deleted_at.is_(None))
+        .where(number > _done, number <= _upper, DOMAINS.c.deleted_at.is_(None))
     )
     if shape.of_domain:
-        scans = scans.where(SCANS.c.domain_id == OF_DOMAIN)
+        scans = scans.where(SCANS.c.domain_id == _domain)
     if shape.of_tag:
-        scans = scans.where(SCANS.c.domain_id.in_(tagged_domains(OF_TAG)))
+        scans = scans.where(SCANS.c.domain_id.in_(tagged_domains(_tag)))
     return scans.subquery("numbers")
 
 
 def _events_of_scans(shape: WindowShape) -> Select[Any]:
-    """The events of documents and domains that belong to published scans."""
     numbers, columns = _numbers(shape), FEED_EVENTS.c
     of_scan = select(FEED_EVENTS).where(columns.scan_id == numbers.c.scan_id, columns.seq.is_(None))
-    events = _behind_event(of_scan, shape).order_by(columns.id).limit(ROWS).lateral("events")
+    events = _behind_event(of_scan, shape).order_by(columns.id).limit(_rows).lateral("events")
     found = _event_columns(events.c, numbers.c.number, numbers.c.domain)
     rows = found.select_from(numbers).join(events, true())
-    return rows.order_by(numbers.c.number, events.c.id).limit(ROWS)
+    return rows.order_by(numbers.c.number, events.c.id).limit(_rows)
 
 
 def _numbered_events(shape: WindowShape) -> Select[Any]:
-    """The events with a number of their own, such as that of a deleted site."""
     columns = FEED_EVENTS.c
     rows = _event_columns(columns, columns.seq, columns.domain)
-    rows = _behind_event(rows.where(columns.seq > DONE, columns.seq <= UPPER), shape)
+    rows = _behind_event(rows.where(columns.seq > _done, columns.seq <= _upper), shape)
     if shape.of_domain:
-        rows = rows.where(columns.domain_id == OF_DOMAIN)
+        rows = rows.where(columns.domain_id == _domain)
     if shape.of_tag:
-        rows = rows.where(columns.domain_id.in_(tagged_domains(OF_TAG)))
-    return rows.order_by(columns.seq, columns.id).limit(ROWS)
+        rows = rows.where(columns.domain_id.in_(tagged_domains(_tag)))
+    return rows.order_by(columns.seq, columns.id).limit(_rows)
 
 
 def _behind_event(events: Select[Any], shape: WindowShape) -> Select[Any]:
-    """Only the events behind the position, if that is inside the events of a number."""
     behind = FEED_EVENTS.c.id > bindparam("behind_event", type_=BigInteger())
     return events.where(behind) if shape.behind_event else events
 
 
 def _event_columns(events: Any, number: Any, domain: Any) -> Select[Any]:
-    """The columns of the feed for events of documents and domains."""
     return _feed_columns(
         number=number,
-        part=literal(OF_EVENT),
+        part=literal(_of_event),
         event_id=events.id,
         sitemap_id=events.sitemap_id,
         domain=domain,
@@ -670,7 +606,6 @@ def _event_columns(events: Any, number: Any, domain: Any) -> Select[Any]:
 
 
 def _changes_of_scans(shape: WindowShape) -> Select[Any]:
-    """The changes of URLs of published scans."""
     numbers, columns = _numbers(shape), URL_CHANGES.c
     of_scan = select(URL_CHANGES).where(columns.scan_id == numbers.c.scan_id)
     if shape.behind_entry:
@@ -679,21 +614,20 @@ def _changes_of_scans(shape: WindowShape) -> Select[Any]:
         )
         of_scan = of_scan.where(tuple_(columns.sitemap_id, columns.url_hash) > behind)
     ordered = of_scan.order_by(columns.sitemap_id, columns.url_hash)
-    changes = ordered.limit(ROWS).lateral("changes")
-    shown = {name: changes.c[name] for name in COLUMNS if name in changes.c}
+    changes = ordered.limit(_rows).lateral("changes")
+    shown = {name: changes.c[name] for name in _feed_types if name in changes.c}
     found = _feed_columns(
-        number=numbers.c.number, part=literal(OF_URL), domain=numbers.c.domain, **shown
+        number=numbers.c.number, part=literal(_of_url), domain=numbers.c.domain, **shown
     )
     rows = found.select_from(numbers).join(changes, true())
     order = (numbers.c.number, changes.c.sitemap_id, changes.c.url_hash)
-    return rows.order_by(*order).limit(ROWS)
+    return rows.order_by(*order).limit(_rows)
 
 
 def _feed_columns(**given: Any) -> Select[Any]:
-    """All columns of the feed; null for those that a source does not have."""
     columns: list[ColumnElement[Any]] = [
         (type_coerce(given[name], type_) if name in given else null().cast(type_)).label(name)
-        for name, type_ in COLUMNS.items()
+        for name, type_ in _feed_types.items()
     ]
     return select(*columns)
 
@@ -718,115 +652,160 @@ async def feed_load(session: AsyncSession) -> FeedLoad:
     return FeedLoad(head.seq, head.retained_from, domains, int(urls))
 
 
-# The maximum number of rows in a window, and that a page of the feed examines.
-MAX_EXAMINED = 10_000
-FIRST_STEP_OF_FILTER = 1_000
-# A page passes at most as many scans: those without changes cost a look each.
-MAX_NUMBERS = 5_000
-FIRST_NUMBERS = 20
-GROWTH_OF_NUMBERS = 5
+async def number_scan(session: AsyncSession, scan_id: int) -> None:
+    """Give a scan its number; nothing may follow in the transaction but COMMIT."""
+    await session.execute(_number_scan, {"of_scan": scan_id})
 
 
-async def list_changes(
-    session: AsyncSession,
-    wanted: FeedFilter = FeedFilter(),
-    *,
-    after: int | None = None,
-    cursor: str | None = None,
-    limit: int | None = None,
-) -> FeedPage:
-    """One page of the feed, from `after`, `cursor` or the oldest event retained."""
-    head = await read_head(session)
-    start = start_position(head, after=after, cursor=cursor)
-    return await read_changes(session, wanted, head, start, limit)
+async def announce_failure(
+    session: AsyncSession, domain_id: UUID, job_id: int, error_code: str
+) -> None:
+    """Write `scan_failed` for a watched site; the transaction should end with this."""
+    scan_id = await session.scalar(_scan_of_job, {"of_job": job_id})
+    data = {"error_code": error_code}
+    values = {"of_domain": domain_id, "its_scan": scan_id, "its_data": data}
+    await session.execute(_number_failure, values)
 
 
-async def read_changes(
-    session: AsyncSession,
-    wanted: FeedFilter,
-    head: FeedHeadView,
-    start: FeedPosition,
-    limit: int | None = None,
-) -> FeedPage:
-    """The page behind a position, up to a head that was read before."""
-    page = PageInProgress(wanted, page_size(limit), MAX_EXAMINED)
-    end = await page.fill(session, head, start)
-    return FeedPage(
-        items=page.items,
-        from_seq=start.done + 1,
-        to_seq=end.done,
-        next_cursor=end.cursor(head.feed_id),
-        at_head=end.is_between_numbers and end.done == head.seq,
-        feed_id=head.feed_id,
-        retained_from=head.retained_from,
+async def announce_deletion(session: AsyncSession, domain_id: UUID, name: str) -> None:
+    """Write `domain_forgotten` for a site that had this name; the transaction ends with this."""
+    values = {"of_domain": domain_id, "its_name": name, "its_scan": None, "its_data": {}}
+    await session.execute(_number_deletion, values)
+
+
+def _next_number() -> ReturningUpdate[int]:
+    return update(FEED_HEAD).values(seq=FEED_HEAD.c.seq + 1).returning(FEED_HEAD.c.seq)
+
+
+def _scan_numbering() -> Update:
+    """Give a scan its number and note it on its site; both rows are locked already."""
+    head = _next_number().cte("head")
+    numbered = (
+        update(SCANS)
+        .where(SCANS.c.id == bindparam("of_scan"))
+        .values(
+            published_seq=select(head.c.seq).scalar_subquery(),
+            # The clock, not the start of the transaction: it may have waited for locks.
+            finished_at=func.clock_timestamp(),
+        )
+        .returning(SCANS.c.domain_id, SCANS.c.published_seq)
+        .cte("numbered")
+    )
+    return (
+        update(DOMAINS)
+        .where(DOMAINS.c.id == numbered.c.domain_id)
+        .values(last_published_seq=numbered.c.published_seq)
     )
 
 
-class PageInProgress:
-    """A page of the feed while it is read in growing windows of rows.
+def _event_numbering(
+    kind: FeedEventKind, name: ColumnElement[Any], condition: ColumnElement[bool]
+) -> Any:
+    site = select(DOMAINS.c.id, name.label("domain")).where(DOMAINS.c.id == _domain, condition)
+    its_site = site.cte("site")
+    head = _next_number().where(select(its_site.c.id).exists()).cte("head")
+    noted = (
+        update(DOMAINS)
+        .where(DOMAINS.c.id == _domain)
+        .values(last_published_seq=select(head.c.seq).scalar_subquery())
+        .where(select(head.c.seq).exists())
+        .cte("noted")
+    )
+    event = select(
+        head.c.seq,
+        bindparam("its_scan", type_=BigInteger()).label("scan_id"),
+        its_site.c.id.label("domain_id"),
+        its_site.c.domain,
+        literal(kind, FEED_EVENTS.c.kind.type).label("kind"),
+        bindparam("its_data", type_=JSONB()).label("data"),
+    ).join_from(head, its_site, true())
+    names = [column.name for column in event.selected_columns]
+    return insert(FEED_EVENTS).from_select(names, event).add_cte(noted)
 
-    Its bounds apply to all that is read for it, from one position or from several.
-    """
 
-    def __init__(self, wanted: FeedFilter, size: int, max_examined: int) -> None:
-        self.items: list[ChangeView] = []
-        self._wanted = wanted
-        self._room = PageCapacity(size)
-        self._max_examined = max_examined
-        self._step = size + 1 if wanted.kinds is None else FIRST_STEP_OF_FILTER
-        self._examined = 0
-        self._numbers = FIRST_NUMBERS
-        self._passed = 0
+_number_scan = _scan_numbering()
+_number_failure = _event_numbering(
+    FeedEventKind.SCAN_FAILED, DOMAINS.c.domain, DOMAINS.c.watched & DOMAINS.c.deleted_at.is_(None)
+)
+_number_deletion = _event_numbering(
+    FeedEventKind.DOMAIN_FORGOTTEN, bindparam("its_name", type_=Text()), true()
+)
+_scan_of_job = select(SCANS.c.id).where(SCANS.c.job_id == bindparam("of_job"))
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether the page is full, or has reached its limit of rows or numbers."""
-        examined = self._examined >= self._max_examined
-        return self._room.is_full or examined or self._passed >= MAX_NUMBERS
+_scan = bindparam("of_scan", type_=BigInteger())
+_kind = bindparam("its_kind", type_=FEED_EVENTS.c.kind.type)
+_data = bindparam("its_data", type_=JSONB())
+_document_events = select(
+    _scan.label("scan_id"),
+    SITEMAPS.c.domain_id,
+    DOMAINS.c.domain,
+    _kind.label("kind"),
+    SITEMAPS.c.id.label("sitemap_id"),
+    SITEMAPS.c.url.label("sitemap"),
+    func.jsonb_build_object(
+        literal("type"), SITEMAPS.c.type, literal("url_count"), SITEMAPS.c.url_count
+    )
+    .op("||", return_type=JSONB())(_data)
+    .label("data"),
+    case((SITEMAPS.c.vanished_at.is_not(None), SITEMAPS.c.last_complete_at)).label("not_before"),
+    func.coalesce(SITEMAPS.c.vanished_at, SITEMAPS.c.last_complete_at).label("not_after"),
+).join(DOMAINS, DOMAINS.c.id == SITEMAPS.c.domain_id)
+_insert_document_events = insert(FEED_EVENTS).from_select(
+    [column.name for column in _document_events.selected_columns],
+    _document_events.where(SITEMAPS.c.id == any_(bindparam("ids", type_=ARRAY(Uuid())))).order_by(
+        SITEMAPS.c.url
+    ),
+)
 
-    async def fill(
-        self, session: AsyncSession, head: FeedHeadView, position: FeedPosition
-    ) -> FeedPosition:
-        """Read until the page is over or the head is reached."""
-        while position.done < head.seq and not self.is_finished:
-            upper = await self._upper_number(session, position, head)
-            position = await self._read_window(session, position, upper)
-        return position
 
-    async def _upper_number(
-        self, session: AsyncSession, position: FeedPosition, head: FeedHeadView
-    ) -> int:
-        """The last number of the next window, which grows while there is little to read."""
-        if not position.is_between_numbers or position.done + 1 == head.seq:
-            return position.done + 1
-        numbers = min(self._numbers, MAX_NUMBERS - self._passed)
-        self._passed += numbers
-        self._numbers *= GROWTH_OF_NUMBERS
-        limit = number_at(self._wanted, position.done, head.seq, numbers)
-        return (await session.execute(limit)).scalar() or head.seq
+async def add_document_events(
+    session: AsyncSession,
+    scan_id: int,
+    kind: FeedEventKind,
+    sitemap_ids: Sequence[UUID],
+    data: Mapping[str, Any] | None = None,
+) -> None:
+    """Write an event of this kind for each document."""
+    if sitemap_ids:
+        values = {"of_scan": scan_id, "its_kind": kind, "ids": list(sitemap_ids)}
+        await session.execute(_insert_document_events, values | {"its_data": dict(data or {})})
 
-    async def _read_window(
-        self, session: AsyncSession, start: FeedPosition, upper: int
-    ) -> FeedPosition:
-        """Take the matching events of the next rows up to a number; return the new position."""
-        step = min(self._step, MAX_EXAMINED, self._max_examined - self._examined)
-        window = FeedWindow(self._wanted, start, upper, step)
-        if window.is_empty:
-            return FeedPosition(upper)
-        position, place = start, 0
-        async with aclosing(
-            stream_rows(session, hits_and_last(window.shape), self._room, window.values())
-        ) as rows:
-            async for row in rows:
-                if self._room.is_full:
-                    self._examined += place
-                    return position
-                position, place = position_of(row), row.place
-                if row.hit:
-                    self.items.append(change_view(row))
-                    self._room.add(self.items[-1])
-        self._examined += place
-        if place < step:
-            return FeedPosition(upper)
-        self._step *= 2
-        return position
+
+# In one statement, for every first scan ends with it.
+_insert_baselines = insert(FEED_EVENTS).from_select(
+    [column.name for column in _document_events.selected_columns],
+    _document_events.join(SITEMAP_SCANS, SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id)
+    .where(SITEMAP_SCANS.c.scan_id == _scan, SITEMAP_SCANS.c.state.in_(DONE))
+    .order_by(SITEMAPS.c.url),
+)
+
+
+async def add_baselines(session: AsyncSession, scan_id: int) -> None:
+    """Write `baseline` for each document that a scan has read completely or that is unchanged."""
+    values = {"of_scan": scan_id, "its_kind": FeedEventKind.BASELINE, "its_data": {}}
+    await session.execute(_insert_baselines, values)
+
+
+_domain_event = select(
+    _scan.label("scan_id"),
+    DOMAINS.c.id.label("domain_id"),
+    DOMAINS.c.domain,
+    _kind.label("kind"),
+    _data.label("data"),
+    func.now().label("not_after"),
+).where(DOMAINS.c.id == _domain)
+_insert_domain_event = insert(FEED_EVENTS).from_select(
+    [column.name for column in _domain_event.selected_columns], _domain_event
+)
+
+
+async def add_domain_event(
+    session: AsyncSession,
+    scan_id: int,
+    domain_id: UUID,
+    kind: FeedEventKind,
+    data: Mapping[str, Any],
+) -> None:
+    """Write an event of a site."""
+    values = {"of_scan": scan_id, "of_domain": domain_id, "its_kind": kind, "its_data": dict(data)}
+    await session.execute(_insert_domain_event, values)

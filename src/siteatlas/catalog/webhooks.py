@@ -1,7 +1,10 @@
-"""Write statements on webhook endpoints: create, change, delete. The caller owns the transaction.
+"""Webhook endpoints: changed by users, claimed to send to, and shown. The caller owns transactions.
 
-Every change takes a new fence, so that a process that is sending stops and another one continues
-with the new values. What is sent is recorded by `webhook_deliveries.py`.
+An endpoint has a position in the change feed: a number, and the rank of the last message within it.
+`claim_endpoints` leases those that are behind; `next_messages` and `read_message` say what to send,
+and `record_delivered` or `record_failed` moves the position, if the claim is still the last one.
+Every change by a user takes a new fence, so that a process that is sending stops and another one
+continues with the new values.
 """
 
 from __future__ import annotations
@@ -68,10 +71,33 @@ from siteatlas.storage.models import (
 )
 from siteatlas.storage.schema import FEED_HEAD, WEBHOOK_DELIVERIES, WEBHOOK_ENDPOINTS
 
+STATUSES = ("active", "failing", "disabled")
 # The highest rank of a message within a number: all messages of the number are done.
 LAST_RANK = 9
+# Longer than one attempt may take, with what is read and written around it.
+LEASE = timedelta(seconds=30)
+# One step passes at most as many numbers of the feed, each of which is a scan or an event.
+MAX_NUMBERS = 1_000
+# Read in one go, since a burst of publications has a message for each of them.
+MAX_PLACES = 50
+# Deliveries of an endpoint that are kept at most, however recent they are.
+MAX_KEPT_DELIVERIES = 10_000
+PRUNED_PER_CALL = 5_000
+
+RANKS = {
+    MessageType.SCAN_PUBLISHED: 0,
+    MessageType.SCAN_FAILED: 0,
+    MessageType.REMOVALS_HELD: 1,
+    MessageType.ROBOTS_CHANGED: 2,
+}
+EVENTS_OF_SCANS = {
+    MessageType.REMOVALS_HELD: FeedEventKind.REMOVALS_HELD,
+    MessageType.ROBOTS_CHANGED: FeedEventKind.ROBOTS_CHANGED,
+}
 # What an endpoint has when no attempt at its next message has failed.
-FRESH = {"failures": 0, "failing_since": None, "next_attempt_at": None}
+_fresh = {"failures": 0, "failing_since": None, "next_attempt_at": None}
+
+_endpoint = WEBHOOK_ENDPOINTS.c
 
 
 async def insert_endpoint(
@@ -97,7 +123,7 @@ async def insert_endpoint(
             position=select(FEED_HEAD.c.seq).scalar_subquery(),
             position_rank=LAST_RANK,
         )
-        .returning(WEBHOOK_ENDPOINTS.c.id)
+        .returning(_endpoint.id)
     )
     ident: UUID = (await session.execute(statement)).scalar_one()
     return ident
@@ -105,65 +131,60 @@ async def insert_endpoint(
 
 async def change_endpoint(session: AsyncSession, endpoint_id: UUID, **values: Any) -> bool:
     """Set columns of an endpoint and try its next message at once; False if there is none."""
-    return await _update(session, endpoint_id, **FRESH, **values)
+    return await _update_endpoint(session, endpoint_id, **_fresh, **values)
 
 
 async def enable_endpoint(session: AsyncSession, endpoint_id: UUID) -> bool:
     """Deliver to an endpoint again, from its position."""
-    return await _update(session, endpoint_id, **FRESH, disabled_at=None, disabled_reason=None)
+    return await _update_endpoint(
+        session, endpoint_id, **_fresh, disabled_at=None, disabled_reason=None
+    )
 
 
 async def disable_endpoint(session: AsyncSession, endpoint_id: UUID) -> bool:
     """Stop delivering to an endpoint; it keeps its position."""
-    disabled_at = func.coalesce(WEBHOOK_ENDPOINTS.c.disabled_at, func.now())
+    disabled_at = func.coalesce(_endpoint.disabled_at, func.now())
     reason = DisabledReason.REQUESTED
-    return await _update(session, endpoint_id, disabled_at=disabled_at, disabled_reason=reason)
+    return await _update_endpoint(
+        session, endpoint_id, disabled_at=disabled_at, disabled_reason=reason
+    )
 
 
 async def move_endpoint(session: AsyncSession, endpoint_id: UUID, after_seq: int) -> bool:
     """Continue an endpoint behind a number of the feed."""
-    return await _update(session, endpoint_id, **FRESH, position=after_seq, position_rank=LAST_RANK)
+    return await _update_endpoint(
+        session, endpoint_id, **_fresh, position=after_seq, position_rank=LAST_RANK
+    )
 
 
 async def rotate_endpoint_secret(
     session: AsyncSession, endpoint_id: UUID, secret: str, *, overlap: timedelta
 ) -> bool:
     """Give an endpoint a new secret; messages are signed with the old one too for a while."""
-    return await _update(
+    return await _update_endpoint(
         session,
         endpoint_id,
         secret=secret,
-        previous_secret=WEBHOOK_ENDPOINTS.c.secret,
+        previous_secret=_endpoint.secret,
         previous_secret_until=func.now() + overlap,
     )
 
 
 async def delete_endpoint(session: AsyncSession, endpoint_id: UUID) -> bool:
     """Delete an endpoint with its deliveries; False if there is none with this id."""
-    statement = delete(WEBHOOK_ENDPOINTS).where(WEBHOOK_ENDPOINTS.c.id == endpoint_id)
-    found = await session.execute(statement.returning(WEBHOOK_ENDPOINTS.c.id))
+    statement = delete(WEBHOOK_ENDPOINTS).where(_endpoint.id == endpoint_id)
+    found = await session.execute(statement.returning(_endpoint.id))
     return found.scalar_one_or_none() is not None
 
 
-async def _update(session: AsyncSession, endpoint_id: UUID, **values: Any) -> bool:
-    """Set columns of an endpoint and take it from the worker that is sending to it."""
+async def _update_endpoint(session: AsyncSession, endpoint_id: UUID, **values: Any) -> bool:
     statement = (
         update(WEBHOOK_ENDPOINTS)
-        .where(WEBHOOK_ENDPOINTS.c.id == endpoint_id)
-        .values(fence=WEBHOOK_ENDPOINTS.c.fence + 1, lease_until=None, **values)
-        .returning(WEBHOOK_ENDPOINTS.c.id)
+        .where(_endpoint.id == endpoint_id)
+        .values(fence=_endpoint.fence + 1, lease_until=None, **values)
+        .returning(_endpoint.id)
     )
     return (await session.execute(statement)).scalar_one_or_none() is not None
-
-
-# Longer than one attempt may take, with what is read and written around it.
-LEASE = timedelta(seconds=30)
-NO_TIME = timedelta(0)
-PRUNED_PER_CALL = 5_000
-# Deliveries of an endpoint that are kept at most, however recent they are.
-MAX_KEPT_DELIVERIES = 10_000
-
-_COLUMNS = WEBHOOK_ENDPOINTS.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,70 +218,65 @@ class NewDelivery:
     seconds: float
 
 
-SECRETS = (
-    _COLUMNS.secret,
-    case((_COLUMNS.previous_secret_until > func.now(), _COLUMNS.previous_secret)),
-)
-CLAIMED = (
-    _COLUMNS.id,
-    _COLUMNS.url,
-    _COLUMNS.types,
-    _COLUMNS.domains,
-    _COLUMNS.position,
-    _COLUMNS.position_rank,
-    _COLUMNS.failures,
-    _COLUMNS.fence,
-    *SECRETS,
+_claimed_columns = (
+    _endpoint.id,
+    _endpoint.url,
+    _endpoint.types,
+    _endpoint.domains,
+    _endpoint.position,
+    _endpoint.position_rank,
+    _endpoint.failures,
+    _endpoint.fence,
+    _endpoint.secret,
+    case((_endpoint.previous_secret_until > func.now(), _endpoint.previous_secret)),
 )
 
 
-def _is_behind() -> ColumnElement[bool]:
-    """SQL condition: there may be messages between the position of an endpoint and the head."""
-    head = select(FEED_HEAD.c.seq).scalar_subquery()
-    return tuple_(_COLUMNS.position, _COLUMNS.position_rank) < tuple_(head, literal(LAST_RANK))
+async def claim_endpoints(session: AsyncSession, most: int) -> list[ClaimedEndpoint]:
+    """Claim up to `most` endpoints that have something to be sent."""
+    rows = await session.execute(_claim, {"most": most})
+    return [ClaimedEndpoint(*row) for row in rows]
 
 
 def _claim_statement() -> Any:
-    """Claim endpoints that have something to be sent; the one that waited longest comes first."""
     due = (
-        select(_COLUMNS.id)
+        select(_endpoint.id)
         .where(
-            _COLUMNS.disabled_at.is_(None),
-            or_(_COLUMNS.lease_until.is_(None), _COLUMNS.lease_until <= func.now()),
-            or_(_COLUMNS.next_attempt_at.is_(None), _COLUMNS.next_attempt_at <= func.now()),
+            _endpoint.disabled_at.is_(None),
+            or_(_endpoint.lease_until.is_(None), _endpoint.lease_until <= func.now()),
+            or_(_endpoint.next_attempt_at.is_(None), _endpoint.next_attempt_at <= func.now()),
             _is_behind(),
         )
-        .order_by(_COLUMNS.lease_until.nulls_first())
+        .order_by(_endpoint.lease_until.nulls_first())
         .limit(bindparam("most", type_=BigInteger()))
         .with_for_update(skip_locked=True)
         .cte("due")
     )
     return (
         update(WEBHOOK_ENDPOINTS)
-        .where(_COLUMNS.id == due.c.id)
-        .values(fence=_COLUMNS.fence + 1, lease_until=func.now() + LEASE)
-        .returning(*CLAIMED)
+        .where(_endpoint.id == due.c.id)
+        .values(fence=_endpoint.fence + 1, lease_until=func.now() + LEASE)
+        .returning(*_claimed_columns)
     )
 
 
-CLAIM = _claim_statement()
-ANY_ENABLED = select(select(_COLUMNS.id).where(_COLUMNS.disabled_at.is_(None)).exists())
+def _is_behind() -> ColumnElement[bool]:
+    head = select(FEED_HEAD.c.seq).scalar_subquery()
+    return tuple_(_endpoint.position, _endpoint.position_rank) < tuple_(head, literal(LAST_RANK))
 
 
-async def claim_endpoints(session: AsyncSession, most: int) -> list[ClaimedEndpoint]:
-    """Claim up to `most` endpoints that have something to be sent."""
-    rows = await session.execute(CLAIM, {"most": most})
-    return [ClaimedEndpoint(*row) for row in rows]
+_claim = _claim_statement()
+_any_enabled = select(select(_endpoint.id).where(_endpoint.disabled_at.is_(None)).exists())
 
 
 async def any_endpoint_enabled(session: AsyncSession) -> bool:
     """Whether at least one endpoint is enabled."""
-    return bool(await session.scalar(ANY_ENABLED))
+    return bool(await session.scalar(_any_enabled))
 
 
 async def load_endpoint(session: AsyncSession, endpoint_id: UUID) -> ClaimedEndpoint | None:
     """An endpoint with its secrets, without claiming it; for a test message."""
-    statement = select(*CLAIMED).where(_COLUMNS.id == endpoint_id)
+    statement = select(*_claimed_columns).where(_endpoint.id == endpoint_id)
     row: Any = (await session.execute(statement)).one_or_none()
     return None if row is None else ClaimedEndpoint(*row)
 
@@ -287,10 +303,10 @@ async def record_delivered(
         endpoint,
         position=delivery.seq,
         position_rank=rank,
-        **FRESH,
+        **_fresh,
         last_attempt_at=func.now(),
         last_delivered_at=func.now(),
-        lease_until=func.now() + (LEASE if keep_lease else NO_TIME),
+        lease_until=func.now() + (LEASE if keep_lease else timedelta(0)),
     )
     if is_valid:
         await _insert_delivery(session, endpoint.id, delivery)
@@ -330,10 +346,9 @@ async def record_failed(
 
 
 def _failing_since(endpoint: ClaimedEndpoint) -> ColumnElement[Any]:
-    """SQL expression: when the first of the failures was, of which there is now one more."""
     if not endpoint.failures:
         return func.now()
-    return func.coalesce(_COLUMNS.failing_since, func.now())
+    return func.coalesce(_endpoint.failing_since, func.now())
 
 
 def is_just_before(endpoint: ClaimedEndpoint, seq: int, rank: int) -> bool:
@@ -342,7 +357,6 @@ def is_just_before(endpoint: ClaimedEndpoint, seq: int, rank: int) -> bool:
 
 
 def _place_before(seq: int, rank: int) -> tuple[int, int]:
-    """The last position before a message, as a number and a rank."""
     return (seq, rank - 1) if rank else (seq - 1, LAST_RANK)
 
 
@@ -356,10 +370,10 @@ async def pass_numbers(
     return await _update_claimed(
         session,
         endpoint,
-        **FRESH,
+        **_fresh,
         position=seq,
         position_rank=LAST_RANK,
-        lease_until=func.now() + (LEASE if keep_lease else NO_TIME),
+        lease_until=func.now() + (LEASE if keep_lease else timedelta(0)),
     )
 
 
@@ -371,7 +385,7 @@ async def release_endpoints(session: AsyncSession, claimed: Sequence[ClaimedEndp
 
 async def record_test(session: AsyncSession, endpoint_id: UUID, delivery: NewDelivery) -> bool:
     """Add a test message to the log of an endpoint; False if that was deleted meanwhile."""
-    statement = select(_COLUMNS.id).where(_COLUMNS.id == endpoint_id)
+    statement = select(_endpoint.id).where(_endpoint.id == endpoint_id)
     if await session.scalar(statement.with_for_update(read=True, key_share=True)) is None:
         return False
     await _insert_delivery(session, endpoint_id, delivery)
@@ -379,18 +393,16 @@ async def record_test(session: AsyncSession, endpoint_id: UUID, delivery: NewDel
 
 
 async def _insert_delivery(session: AsyncSession, endpoint_id: UUID, delivery: NewDelivery) -> None:
-    """Add an attempt to the log of an endpoint."""
     values = {name: getattr(delivery, name) for name in delivery.__slots__}
     await session.execute(insert(WEBHOOK_DELIVERIES), {"endpoint_id": endpoint_id, **values})
 
 
 async def _update_claimed(session: AsyncSession, endpoint: ClaimedEndpoint, **values: Any) -> bool:
-    """Set columns of an endpoint if this claim is still the last one."""
     statement = (
         update(WEBHOOK_ENDPOINTS)
-        .where(_COLUMNS.id == endpoint.id, _COLUMNS.fence == endpoint.fence)
+        .where(_endpoint.id == endpoint.id, _endpoint.fence == endpoint.fence)
         .values(**values)
-        .returning(_COLUMNS.id)
+        .returning(_endpoint.id)
     )
     return (await session.execute(statement)).scalar_one_or_none() is not None
 
@@ -403,39 +415,20 @@ async def prune_deliveries(session: AsyncSession, *, days: float) -> int:
 
 
 async def _prune_surplus(session: AsyncSession) -> int:
-    """Delete the attempts of each endpoint before its newest ones."""
     oldest_kept = (
         select(WEBHOOK_DELIVERIES.c.id)
-        .where(WEBHOOK_DELIVERIES.c.endpoint_id == _COLUMNS.id)
+        .where(WEBHOOK_DELIVERIES.c.endpoint_id == _endpoint.id)
         .order_by(WEBHOOK_DELIVERIES.c.id.desc())
         .offset(MAX_KEPT_DELIVERIES - 1)
         .limit(1)
         .scalar_subquery()
     )
     deleted = 0
-    for endpoint_id, oldest in (await session.execute(select(_COLUMNS.id, oldest_kept))).all():
+    for endpoint_id, oldest in (await session.execute(select(_endpoint.id, oldest_kept))).all():
         if oldest is not None:
             surplus = (WebhookDelivery.endpoint_id == endpoint_id) & (WebhookDelivery.id < oldest)
             deleted += await delete_rows(session, WebhookDelivery, surplus, PRUNED_PER_CALL)
     return deleted
-
-
-RANKS = {
-    MessageType.SCAN_PUBLISHED: 0,
-    MessageType.SCAN_FAILED: 0,
-    MessageType.REMOVALS_HELD: 1,
-    MessageType.ROBOTS_CHANGED: 2,
-}
-EVENTS_OF_SCANS = {
-    MessageType.REMOVALS_HELD: FeedEventKind.REMOVALS_HELD,
-    MessageType.ROBOTS_CHANGED: FeedEventKind.ROBOTS_CHANGED,
-}
-# One step passes at most as many numbers of the feed, each of which is a scan or an event.
-MAX_NUMBERS = 1_000
-# Read in one go, since a burst of publications has a message for each of them.
-MAX_PLACES = 50
-MAX_SAMPLES = 20
-MAX_EVENTS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,7 +496,6 @@ async def next_messages(
 
 
 def _sources(wanted: MessageFilter, upper: int) -> Iterator[Select[*tuple[Any, ...]]]:
-    """The first messages behind the position, from each table that has some for the endpoint."""
     types = set(wanted.types)
     events = [kind for kind in EVENTS_OF_SCANS if kind in types]
     if MessageType.SCAN_PUBLISHED in types:
@@ -516,12 +508,10 @@ def _sources(wanted: MessageFilter, upper: int) -> Iterator[Select[*tuple[Any, .
 
 
 def _rank(kind: MessageType) -> ColumnElement[int]:
-    """The rank of a type of message as an SQL literal."""
     return literal(RANKS[kind], SmallInteger())
 
 
 def _first(messages: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
-    """The first messages of a source, in the order of the feed."""
     number, rank = messages.selected_columns["number"], messages.selected_columns["rank"]
     return messages.order_by(number, rank).limit(MAX_PLACES)
 
@@ -529,7 +519,6 @@ def _first(messages: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
 def _scans(
     kind: ColumnElement[str], rank: ColumnElement[int], wanted: MessageFilter, upper: int
 ) -> Select[*tuple[Any, ...]]:
-    """The published scans behind the position, of the endpoint's sites."""
     number = Scan.published_seq
     statement = (
         select(number.label("number"), rank.label("rank"), kind.label("type"))
@@ -569,7 +558,6 @@ def _events_of_scans(
 
 
 def _failures(wanted: MessageFilter, upper: int) -> Select[*tuple[Any, ...]]:
-    """The failed scans behind the position, which have numbers of their own."""
     kind = MessageType.SCAN_FAILED
     statement = select(
         FeedEvent.seq.label("number"), _rank(kind).label("rank"), literal(kind.value).label("type")
@@ -610,7 +598,6 @@ async def read_message(session: AsyncSession, place: MessagePlace) -> MessageFac
 
 
 async def _read_failure(session: AsyncSession, place: MessagePlace) -> MessageFacts | None:
-    """What is told of a scan that failed; None if the event was removed meanwhile."""
     statement = select(FeedEvent, _previous_seq(FeedEvent.domain_id, place.seq)).where(
         FeedEvent.seq == place.seq, FeedEvent.kind == FeedEventKind.SCAN_FAILED
     )
@@ -631,7 +618,6 @@ async def _read_failure(session: AsyncSession, place: MessagePlace) -> MessageFa
 
 
 def _previous_seq(domain_id: InstrumentedAttribute[UUID], seq: int) -> ScalarSelect[int | None]:
-    """The number of the published scan of a site before a number, as a subquery."""
     before = aliased(Scan)
     return (
         select(before.published_seq)
@@ -644,7 +630,6 @@ def _previous_seq(domain_id: InstrumentedAttribute[UUID], seq: int) -> ScalarSel
 
 
 async def _samples(session: AsyncSession, scan: Scan) -> list[ChangeView]:
-    """The first changes of URLs of a published scan; none if they are no longer retained."""
     if not scan.change_counts or scan.published_seq is None:
         return []
     head = await read_head(session)
@@ -652,21 +637,17 @@ async def _samples(session: AsyncSession, scan: Scan) -> list[ChangeView]:
         return []
     upper, start = replace(head, seq=scan.published_seq), FeedPosition(scan.published_seq - 1)
     wanted = FeedFilter(scan.domain_id, URL_KINDS)
-    return (await read_changes(session, wanted, upper, start, MAX_SAMPLES)).items
+    return (await read_changes(session, wanted, upper, start, limit=20)).items
 
 
 async def _events(session: AsyncSession, scan: Scan, kind: FeedEventKind) -> list[dict[str, Any]]:
-    """The data of the events of a scan of one kind."""
     statement = (
         select(FeedEvent.data)
         .where(FeedEvent.scan_id == scan.id, FeedEvent.seq.is_(None), FeedEvent.kind == kind)
         .order_by(FeedEvent.id)
-        .limit(MAX_EVENTS)
+        .limit(20)
     )
     return list((await session.scalars(statement)).all())
-
-
-STATUSES = ("active", "failing", "disabled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -722,21 +703,27 @@ class WebhookLoad:
     behind: int
 
 
-_STATUS = case(
+_status = case(
     (WebhookEndpoint.disabled_at.is_not(None), "disabled"),
     (WebhookEndpoint.failures > 0, "failing"),
     else_="active",
 )
-_IS_WHOLE = WebhookEndpoint.position_rank == LAST_RANK
-_DELIVERED = case((_IS_WHOLE, WebhookEndpoint.position), else_=WebhookEndpoint.position - 1)
-_STILL_VALID = WebhookEndpoint.previous_secret_until > func.now()
-SELECT_WEBHOOKS = select_view(
+_delivered_seq = case(
+    (WebhookEndpoint.position_rank == LAST_RANK, WebhookEndpoint.position),
+    else_=WebhookEndpoint.position - 1,
+)
+_select_webhooks = select_view(
     WebhookView,
     WebhookEndpoint,
-    status=_STATUS,
-    delivered_seq=_DELIVERED,
+    status=_status,
+    delivered_seq=_delivered_seq,
     head_seq=select(FeedHead.seq).scalar_subquery(),
-    previous_secret_until=case((_STILL_VALID, WebhookEndpoint.previous_secret_until)),
+    previous_secret_until=case(
+        (
+            WebhookEndpoint.previous_secret_until > func.now(),
+            WebhookEndpoint.previous_secret_until,
+        )
+    ),
 )
 
 
@@ -746,7 +733,9 @@ async def list_webhooks(
     """All endpoints by id, including disabled ones."""
     scope = CursorScope("webhooks")
     after = scope.read(cursor, uuid_key)
-    found = SELECT_WEBHOOKS if after is None else SELECT_WEBHOOKS.where(WebhookEndpoint.id > after)
+    found = (
+        _select_webhooks if after is None else _select_webhooks.where(WebhookEndpoint.id > after)
+    )
     return await read_page(
         session,
         found.order_by(WebhookEndpoint.id),
@@ -763,7 +752,7 @@ async def count_webhooks(session: AsyncSession) -> int:
 
 async def find_webhook(session: AsyncSession, endpoint_id: UUID) -> WebhookView:
     """The endpoint with this id; WebhookNotFound if there is none."""
-    found = await session.execute(SELECT_WEBHOOKS.where(WebhookEndpoint.id == endpoint_id))
+    found = await session.execute(_select_webhooks.where(WebhookEndpoint.id == endpoint_id))
     row = found.one_or_none()
     if row is None:
         raise WebhookNotFound
@@ -816,8 +805,8 @@ async def find_failure(session: AsyncSession, webhook: WebhookView) -> DeliveryV
 async def webhook_load(session: AsyncSession) -> WebhookLoad:
     """The state of all endpoints in a few numbers, for metrics."""
     head = select(FeedHead.seq).scalar_subquery()
-    counted = select(_STATUS.label("status"), func.count(), func.min(_DELIVERED), head)
-    rows = (await session.execute(counted.group_by(_STATUS))).all()
+    counted = select(_status.label("status"), func.count(), func.min(_delivered_seq), head)
+    rows = (await session.execute(counted.group_by(_status))).all()
     behind = [head - oldest for status, _, oldest, head in rows if status != "disabled"]
     counts = {status: count for status, count, *_ in rows}
     return WebhookLoad({word: counts.get(word, 0) for word in STATUSES}, max(behind, default=0))
