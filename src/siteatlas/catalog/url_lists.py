@@ -1,6 +1,10 @@
-"""Read statements for the history of one URL: where it is or was listed, and what changed.
+"""Lists of stored URLs: of a site, a document or all sites; filtered, at a past time, in sections.
 
-Both are found through indexes. Changes that the feed no longer retains are not in the history.
+A list is in the order of (sitemap, hash) and is read in growing windows of rows, so that a filter
+with few hits ends a page after a bounded number of rows. The state of the past is the present one
+with the changes after a number of the feed undone (`as_of`). The history of one URL is what lists
+and changes have of it; both are found through indexes. Changes that the feed no longer retains are
+in neither.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, assert_never
 from uuid import UUID
@@ -64,6 +69,17 @@ from siteatlas.scanner.reading.entries import restored_text
 from siteatlas.storage.models import Domain, FeedEventKind, Sitemap, SitemapUrl
 from siteatlas.storage.schema import DOMAINS, FEED_EVENTS, SCANS, SITEMAPS, URL_CHANGES
 
+MAX_EXAMINED = 10_000
+FIRST_STEP_OF_SEARCH = 2_000
+MAX_SECTIONS = 200
+DEFAULT_SECTIONS = 50
+MAX_MONTHS = 240
+# More are not summed in one request.
+MAX_DOCUMENTS = 10_000
+
+# A time of the past, or a number of the feed.
+PointInTime = datetime | int
+
 
 class ListingState(StrEnum):
     """Which URLs to show: listed URLs, removed URLs, or all."""
@@ -80,15 +96,6 @@ class UrlExtra(StrEnum):
     NEWS = "news"
     VIDEO = "video"
     ALTERNATES = "alternates"
-
-
-# The keys under which `extras` holds them.
-EXTRA_KEYS = {
-    UrlExtra.IMAGES: "images",
-    UrlExtra.NEWS: "news",
-    UrlExtra.VIDEO: "videos",
-    UrlExtra.ALTERNATES: "alternates",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +134,321 @@ class UrlFilter:
         return UrlFilter(sitemap=self.sitemap, state=self.state) == self
 
 
-def is_in_sitemap(wanted: UrlFilter) -> ColumnElement[bool]:
-    """SQL condition: a document is the one of the filter, if it names one."""
-    if wanted.sitemap is None:
-        return true()
-    try:
-        return Sitemap.id == UUID(wanted.sitemap)
-    except ValueError:
-        return Sitemap.url == wanted.sitemap
+@dataclass(frozen=True, slots=True)
+class UrlView:
+    """A stored URL as shown to clients; `sitemap` is the URL of the document that lists it.
+
+    `lastmod_text` is the date as listed, None where that is a full timestamp.
+    """
+
+    url: str
+    lastmod: datetime | None
+    changefreq: str | None
+    priority: float | None
+    sitemap: str
+    sitemap_id: UUID
+    first_seen_at: datetime
+    removed_at: datetime | None
+    extras: dict[str, Any] | None
+    lastmod_text: str | None
+    domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class UrlPage(Page[UrlView]):
+    """A page of URLs. The first one says which number of the change feed it is not older than.
+
+    `total` is the number of all URLs of the list, on its first page and where a counter has it.
+    """
+
+    as_of_seq: int | None = None
+    total: int | None = None
+
+
+async def list_domain_urls(
+    session: AsyncSession,
+    domain_id: UUID,
+    wanted: UrlFilter = UrlFilter(),
+    *,
+    at: PointInTime | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> UrlPage:
+    """The URLs of a site in the order of (sitemap, hash), now or as they were."""
+    if at is not None:
+        return await _list_past_urls(session, domain_id, wanted, at, limit, cursor)
+    scope = CursorScope("domain urls", (domain_id, *wanted.key))
+    total = select(Domain.url_count).where(Domain.id == domain_id)
+    if wanted.sitemap is not None:
+        of_site = Sitemap.domain_id == domain_id
+        total = select(Sitemap.url_count).where(of_site, is_in_sitemap(wanted))
+    source = source_of_urls(domain_id, wanted)
+    return await _list(session, source, scope, total, limit, cursor)
+
+
+async def _list_past_urls(
+    session: AsyncSession,
+    domain_id: UUID,
+    wanted: UrlFilter,
+    at: PointInTime,
+    limit: int | None,
+    cursor: str | None,
+) -> UrlPage:
+    """The URLs of a site as they were.
+
+    A cursor has the number of its first page: a scan that is published meanwhile, and that ended
+    before the time, does not change the list.
+    """
+    at_seq = at if isinstance(at, int) else None
+    pages = CursorScope("past urls", (domain_id, at_seq, *wanted.key))
+    known, inner = pages.read(cursor, _parse_past_cursor) or (None, None)
+    number = await find_past_number(session, domain_id, at if known is None else known)
+    scope = CursorScope("urls at a number", (number,))
+    source = source_of_urls(domain_id, wanted, at_seq=number)
+    page = await _list(session, source, scope, None, limit, inner)
+    behind = page.next_cursor and pages.write(number, page.next_cursor)
+    return replace(page, next_cursor=behind, as_of_seq=page.as_of_seq and number)
+
+
+def _parse_past_cursor(parts: Sequence[str]) -> tuple[int, str]:
+    number, inner = parts
+    return parse_bigint(number), inner
+
+
+async def list_sitemap_urls(
+    session: AsyncSession,
+    sitemap_id: UUID,
+    wanted: UrlFilter = UrlFilter(),
+    *,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> UrlPage:
+    """The URLs of one document in the order of their hash."""
+    scope = CursorScope("sitemap urls", (sitemap_id, *wanted.key))
+    total = select(Sitemap.url_count).where(Sitemap.id == sitemap_id)
+    source = UrlSource(Sitemap.id == sitemap_id, wanted)
+    return await _list(session, source, scope, total, limit, cursor)
+
+
+async def search_urls(
+    session: AsyncSession,
+    wanted: UrlFilter = UrlFilter(),
+    *,
+    tag: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> UrlPage:
+    """The URLs of all sites, or of those with a tag, in the order of (sitemap, hash)."""
+    scope = CursorScope("all urls", (tag, *wanted.key))
+    return await _list(session, source_of_urls(None, wanted, tag), scope, None, limit, cursor)
+
+
+async def _list(
+    session: AsyncSession,
+    source: UrlSource,
+    scope: CursorScope,
+    total: Select[int] | None,
+    limit: int | None,
+    cursor: str | None,
+) -> UrlPage:
+    place = scope.read(cursor, _parse_url_position)
+    as_of_seq = known = None
+    if cursor is None:
+        # Before the rows, so that no change after this number is missing from the feed after them.
+        as_of_seq = (await read_head(session)).seq
+        if total is not None and source.wanted.is_unfiltered:
+            known = (await session.execute(total)).scalar()
+    found = await read_urls(session, source, place, page_size(limit))
+    behind = None
+    if found.place is not None:
+        behind = scope.write(found.place.sitemap_id, found.place.url_hash)
+    return UrlPage(found.views, behind, found.examined, as_of_seq, known)
+
+
+def _parse_url_position(parts: Sequence[str]) -> PagePosition:
+    sitemap_id, url_hash = parts
+    return PagePosition(UUID(sitemap_id), parse_bigint(url_hash))
+
+
+@dataclass(frozen=True, slots=True)
+class PagePosition:
+    """A row in the order of the list; the next row is behind it."""
+
+    sitemap_id: UUID
+    url_hash: int
+
+
+@dataclass(frozen=True, slots=True)
+class UrlSource:
+    """The stored URLs of some documents, and which of them to show.
+
+    `at_seq` is the number of the change feed whose state is shown; None for the present.
+    """
+
+    sitemaps: ColumnElement[bool]
+    wanted: UrlFilter
+    at_seq: int | None = None
+
+    def window(self, after: PagePosition | None, rows: int) -> Subquery:
+        """The next URLs after a position, at most `rows`, in the order of (sitemap, hash)."""
+        documents = and_(self.sitemaps, is_in_sitemap(self.wanted), Domain.deleted_at.is_(None))
+        if self.wanted.url is not None:
+            found = _same_url(documents, self.wanted.url, after, rows)
+        else:
+            found = _next_rows(documents, after, rows)
+        return found if self.at_seq is None else as_of(found, self.at_seq)
+
+
+def source_of_urls(
+    domain_id: UUID | None,
+    wanted: UrlFilter,
+    tag: str | None = None,
+    *,
+    at_seq: int | None = None,
+) -> UrlSource:
+    """The URLs of a site, also as they were at a number, or of all sites or those with a tag."""
+    if at_seq is not None and wanted.state is not ListingState.LISTED:
+        raise InputError("At a past time or number, only listed URLs are known.")
+    if domain_id is not None:
+        return UrlSource(Sitemap.domain_id == domain_id, wanted, at_seq)
+    return UrlSource(true() if tag is None else has_tag(tag), wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundUrls:
+    """The URLs of one read, and the position behind them; None at the end of the list."""
+
+    views: list[UrlView]
+    place: PagePosition | None
+    examined: int
+
+
+async def read_urls(
+    session: AsyncSession, source: UrlSource, place: PagePosition | None, size: int
+) -> FoundUrls:
+    """Look at growing windows of rows until the page is full, the list ends or enough is read."""
+    room = PageCapacity(size)
+    step = size + 1 if source.wanted.shows_most_rows else FIRST_STEP_OF_SEARCH
+    views: list[UrlView] = []
+    examined = 0
+    while True:
+        step = min(step, MAX_EXAMINED - examined)
+        statement = _hits_and_last(source.window(place, step), source.wanted, size - len(views))
+        end, is_last = await _take_hits(session, statement, room, views)
+        if end is None:
+            return FoundUrls(views, None, examined)
+        examined += end.place
+        place = PagePosition(end.sitemap_id, end.url_hash)
+        if is_last and end.place < step:
+            return FoundUrls(views, None, examined)
+        if room.is_full or examined == MAX_EXAMINED:
+            return FoundUrls(views, place, examined)
+        step *= 4
+
+
+async def _take_hits(
+    session: AsyncSession, statement: Select[Any], room: PageCapacity, views: list[UrlView]
+) -> tuple[Any, bool]:
+    """Add hits while the page has room. Return the last row read and whether none follows it."""
+    end = None
+    async with aclosing(stream_rows(session, statement, room)) as rows:
+        async for row in rows:
+            if room.is_full:
+                return end, False
+            end = row
+            if row.hit:
+                views.append(_url_view(row))
+                room.add(views[-1])
+    return end, True
+
+
+def _hits_and_last(window: Subquery, wanted: UrlFilter, need: int) -> Select[Any]:
+    """The hits of a window, and always its last row, after which the next window starts."""
+    order = (window.c.sitemap_id, window.c.url_hash)
+    marked = select(
+        *window.c,
+        is_hit(window.c, wanted).label("hit"),
+        func.row_number().over(order_by=order).label("place"),
+        func.lead(window.c.url_hash).over(order_by=order).is_(None).label("is_last"),
+    ).subquery("marked")
+    return (
+        select(*marked.c)
+        .where(marked.c.hit | marked.c.is_last)
+        .order_by(marked.c.place)
+        .limit(need + 1)
+    )
+
+
+def _next_rows(sitemaps: ColumnElement[bool], after: PagePosition | None, rows: int) -> Subquery:
+    start: ColumnElement[int] = literal(MIN_BIGINT)
+    if after is not None:
+        first = Sitemap.id > after.sitemap_id
+        if after.url_hash < MAX_BIGINT:
+            first = Sitemap.id >= after.sitemap_id
+            start = case((Sitemap.id == after.sitemap_id, after.url_hash + 1), else_=start)
+        sitemaps = and_(sitemaps, first)
+    listings = (
+        select(SitemapUrl)
+        .where(SitemapUrl.sitemap_id == Sitemap.id, SitemapUrl.url_hash >= start)
+        .order_by(SitemapUrl.url_hash)
+        .limit(rows)
+        .correlate(Sitemap)
+        .lateral("listings")
+    )
+    found = _url_view_columns(listings.c).join_from(Sitemap, listings, true())
+    return _with_domain(found, sitemaps).order_by(listings.c.url_hash).limit(rows).subquery()
+
+
+def _same_url(
+    sitemaps: ColumnElement[bool], url: str, after: PagePosition | None, rows: int
+) -> Subquery:
+    """The documents behind a position, at most `rows`, each with its row of a URL if it has one."""
+    key = literal(url_hash(url))
+    listing = (
+        select(SitemapUrl)
+        .where(SitemapUrl.sitemap_id == Sitemap.id, SitemapUrl.url_hash == key)
+        .limit(1)
+        .correlate(Sitemap)
+        .lateral("listing")
+    )
+    if after is not None:
+        sitemaps = and_(sitemaps, Sitemap.id > after.sitemap_id)
+    others = [column for column in listing.c if column.name != "url_hash"]
+    found = _url_view_columns([key.label("url_hash"), *others])
+    joined = found.join_from(Sitemap, listing, true(), isouter=True)
+    return _with_domain(joined, sitemaps).limit(rows).subquery()
+
+
+def _with_domain(rows: Select[Any], sitemaps: ColumnElement[bool]) -> Select[Any]:
+    joined = rows.join(Domain, Domain.id == Sitemap.domain_id)
+    return joined.where(sitemaps).order_by(Sitemap.id)
+
+
+def _url_view_columns(listings: Any) -> Select[Any]:
+    skipped = {"sitemap_id", "fingerprint", "missing_scan_id", "entry_digest"}
+    return select(
+        Sitemap.id.label("sitemap_id"),
+        Sitemap.url.label("sitemap"),
+        Domain.domain.label("domain"),
+        *(column for column in listings if column.name not in skipped),
+    )
+
+
+def _url_view(row: Any) -> UrlView:
+    return UrlView(
+        url=row.url,
+        lastmod=row.lastmod,
+        changefreq=row.changefreq,
+        # Stored in four bytes: 0.8 would come back as 0.800000011920929.
+        priority=None if row.priority is None else round(row.priority, 6),
+        sitemap=row.sitemap,
+        sitemap_id=row.sitemap_id,
+        first_seen_at=row.first_seen_at,
+        removed_at=row.removed_at,
+        extras=row.extras,
+        lastmod_text=restored_text(row.lastmod, row.lastmod_text),
+        domain=row.domain,
+    )
 
 
 async def require_sitemap(session: AsyncSession, wanted: UrlFilter, domain_id: UUID | None) -> None:
@@ -149,13 +463,23 @@ async def require_sitemap(session: AsyncSession, wanted: UrlFilter, domain_id: U
         )
 
 
+def is_in_sitemap(wanted: UrlFilter) -> ColumnElement[bool]:
+    """SQL condition: a document is the one of the filter, if it names one."""
+    if wanted.sitemap is None:
+        return true()
+    try:
+        return Sitemap.id == UUID(wanted.sitemap)
+    except ValueError:
+        return Sitemap.url == wanted.sitemap
+
+
 def is_hit(row: Any, wanted: UrlFilter) -> ColumnElement[bool]:
     """SQL condition: a row of stored URLs matches the filter."""
     conditions = [
         *_text_conditions(row, wanted),
         *_time_conditions(row.lastmod, wanted.lastmod_from, wanted.lastmod_to),
         *_time_conditions(row.first_seen_at, wanted.first_seen_from, wanted.first_seen_to),
-        *(_has_key(row.extras, EXTRA_KEYS[extra]) for extra in sorted(wanted.has)),
+        *(_has_extra(row.extras, extra) for extra in sorted(wanted.has)),
     ]
     match wanted.state:
         case ListingState.LISTED:
@@ -170,7 +494,6 @@ def is_hit(row: Any, wanted: UrlFilter) -> ColumnElement[bool]:
 
 
 def _text_conditions(row: Any, wanted: UrlFilter) -> list[ColumnElement[bool]]:
-    """The conditions of a filter for the text of a URL; wildcards have no meaning."""
     conditions: list[ColumnElement[bool]] = []
     if wanted.contains:
         conditions.append(func.strpos(func.lower(row.url), func.lower(wanted.contains)) > 0)
@@ -184,7 +507,6 @@ def _text_conditions(row: Any, wanted: UrlFilter) -> list[ColumnElement[bool]]:
 def _time_conditions(
     column: ColumnElement[datetime], start: datetime | None, end: datetime | None
 ) -> list[ColumnElement[bool]]:
-    """The conditions of a filter for a range of time; no time is in no range."""
     conditions: list[ColumnElement[bool]] = []
     if start is not None:
         conditions.append(column >= start)
@@ -193,16 +515,9 @@ def _time_conditions(
     return [func.coalesce(condition, False) for condition in conditions]
 
 
-def _has_key(extras: ColumnElement[Any], key: str) -> ColumnElement[bool]:
-    """SQL condition: a JSON column has a key; false where it is null."""
-    found = extras.cast(JSONB).has_key(literal(key))
-    return func.coalesce(found, False)
-
-
-# A time of the past, or a number of the feed.
-PointInTime = datetime | int
-# Behind all numbers: the place of a change that is not published.
-LAST = MAX_BIGINT
+def _has_extra(extras: ColumnElement[Any], extra: UrlExtra) -> ColumnElement[bool]:
+    key = "videos" if extra is UrlExtra.VIDEO else extra.value
+    return func.coalesce(extras.cast(JSONB).has_key(literal(key)), False)
 
 
 async def find_past_number(session: AsyncSession, domain_id: UUID, point: PointInTime) -> int:
@@ -290,14 +605,12 @@ def as_of(window: Subquery, number: int) -> Subquery:
 
 
 def _is_earlier(one: LateralFromClause, other: LateralFromClause) -> ColumnElement[bool]:
-    """SQL condition: the first change exists, and the second is later or there is none."""
     names = ("place", "scan_id", "not_after")
     order, of_other = [tuple_(*(side.c[name] for name in names)) for side in (one, other)]
     return and_(one.c.place.is_not(None), or_(other.c.place.is_(None), order < of_other))
 
 
 def _value(state: ColumnElement[Any], name: str) -> ColumnElement[Any]:
-    """A value of a listed state, as text."""
     return func.jsonb_extract_path_text(state, literal(name))
 
 
@@ -307,7 +620,7 @@ def _changes_after(number: int) -> Select[Any]:
     Changes that are not published share one place: there the order is that of their scans. A scan
     that took over the changes of one that was not published has them in the order of their reads.
     """
-    place = func.coalesce(SCANS.c.published_seq, LAST)
+    place = func.coalesce(SCANS.c.published_seq, MAX_BIGINT)
     return (
         select(place.label("place"), SCANS.c.id.label("scan_id"), URL_CHANGES.c.not_after)
         .select_from(URL_CHANGES)
@@ -354,11 +667,90 @@ def _first_departure(window: Subquery, number: int, own: LateralFromClause) -> L
     )
 
 
-MAX_SECTIONS = 200
-DEFAULT_SECTIONS = 50
-MAX_MONTHS = 240
-# More are not summed in one request.
-MAX_DOCUMENTS = 10_000
+@dataclass(frozen=True, slots=True)
+class UrlHistoryPage(Page[ChangeView]):
+    """The changes of one URL, newest first; on the first page also its entries in documents.
+
+    `entries_cursor` is that of `list_domain_urls` with this URL and all states; None if no other
+    document can have an entry. Otherwise even a URL without entries may be listed.
+    """
+
+    entries: Sequence[UrlView] = ()
+    entries_cursor: str | None = None
+
+
+async def list_url_history(
+    session: AsyncSession,
+    domain_id: UUID,
+    url: str,
+    *,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> UrlHistoryPage:
+    """What is stored about a URL of a site, exactly as listed."""
+    scope = CursorScope("url history", (domain_id, url))
+    before = scope.read(cursor, _parse_history_position)
+    statement = _select_changes(domain_id, url)
+    if before is not None:
+        position = tuple_(SCANS.c.published_seq, URL_CHANGES.c.sitemap_id)
+        statement = statement.where(position < tuple_(*map(literal, before)))
+    names = [str(column.key) for column in statement.selected_columns]
+    page = await read_page(
+        session,
+        statement,
+        page_size(limit),
+        lambda *row: change_view(SimpleNamespace(**dict(zip(names, row, strict=True)))),
+        lambda row: scope.write(row.number, row.sitemap_id),
+    )
+    if cursor is not None:
+        return UrlHistoryPage(page.items, page.next_cursor)
+    wanted = UrlFilter(url=url, state=ListingState.ALL)
+    found = await list_domain_urls(session, domain_id, wanted, limit=MAX_LIMIT)
+    return UrlHistoryPage(
+        page.items, page.next_cursor, entries=found.items, entries_cursor=found.next_cursor
+    )
+
+
+def _select_changes(domain_id: UUID, url: str) -> Select[Any]:
+    changes, previous = URL_CHANGES.c, SITEMAPS.alias("previous")
+    return (
+        select(
+            SCANS.c.published_seq.label("number"),
+            null().label("event_id"),
+            DOMAINS.c.domain,
+            SITEMAPS.c.url.label("sitemap"),
+            previous.c.url.label("previous_sitemap"),
+            null().label("data"),
+            changes.scan_id,
+            changes.sitemap_id,
+            changes.url_hash,
+            changes.kind,
+            changes.url,
+            changes.before,
+            changes.after,
+            changes.previous_sitemap_id,
+            changes.evidence,
+            changes.not_before,
+            changes.not_after,
+        )
+        .select_from(SITEMAPS)
+        .join(DOMAINS, DOMAINS.c.id == SITEMAPS.c.domain_id)
+        .join(URL_CHANGES, changes.sitemap_id == SITEMAPS.c.id)
+        .join(SCANS, SCANS.c.id == changes.scan_id)
+        .outerjoin(previous, previous.c.id == changes.previous_sitemap_id)
+        .where(
+            SITEMAPS.c.domain_id == domain_id,
+            changes.url_hash == url_hash(url),
+            changes.url == url,
+            SCANS.c.published_seq.is_not(None),
+        )
+        .order_by(SCANS.c.published_seq.desc(), changes.sitemap_id.desc())
+    )
+
+
+def _parse_history_position(parts: Sequence[str]) -> tuple[int, UUID]:
+    number, sitemap_id = parts
+    return parse_bigint(number), UUID(sitemap_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,19 +805,15 @@ async def domain_sections(
         complete=totals.documents <= MAX_DOCUMENTS,
         sections=[SectionView(row.name, int(row.urls)) for row in sections],
         other_url_count=url_count - sum(int(row.urls) for row in sections),
-        months=sorted((MonthView(row.name, int(row.urls)) for row in months), key=_month_of),
+        months=sorted(
+            (MonthView(row.name, int(row.urls)) for row in months), key=attrgetter("month")
+        ),
         other_month_url_count=dated - sum(int(row.urls) for row in months),
         undated_url_count=int(totals.undated),
     )
 
 
-def _month_of(view: MonthView) -> str:
-    """The order of months."""
-    return view.month
-
-
 def _documents(rows: int) -> CTE:
-    """The counts of the documents of a site."""
     return (
         select(SITEMAPS.c.url_breakdown.label("counts"))
         .where(
@@ -441,7 +829,6 @@ def _documents(rows: int) -> CTE:
 
 @cache
 def _totals() -> Select[Any]:
-    """The number of documents with counts, up to one too many, and what has no name."""
     documents = _documents(MAX_DOCUMENTS + 1)
     names = ("other", "other_months", "undated")
     counts = (cast(documents.c.counts[name].astext, BigInteger) for name in names)
@@ -452,7 +839,6 @@ def _totals() -> Select[Any]:
 
 @cache
 def _summed(part: str) -> Select[Any]:
-    """The largest sums of one part of the counts by name; `total` is that of all names."""
     documents = _documents(MAX_DOCUMENTS)
     each = (
         func.jsonb_each_text(documents.c.counts[part])
@@ -468,425 +854,3 @@ def _summed(part: str) -> Select[Any]:
         .order_by(urls.desc(), each.c.name)
         .limit(bindparam("rows", type_=BigInteger()))
     )
-
-
-MAX_EXAMINED = 10_000
-FIRST_STEP_OF_SEARCH = 2_000
-GROWTH_OF_STEPS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class UrlView:
-    """A stored URL as shown to clients; `sitemap` is the URL of the document that lists it.
-
-    `lastmod_text` is the date as listed, None where that is a full timestamp.
-    """
-
-    url: str
-    lastmod: datetime | None
-    changefreq: str | None
-    priority: float | None
-    sitemap: str
-    sitemap_id: UUID
-    first_seen_at: datetime
-    removed_at: datetime | None
-    extras: dict[str, Any] | None
-    lastmod_text: str | None
-    domain: str
-
-
-@dataclass(frozen=True, slots=True)
-class UrlPage(Page[UrlView]):
-    """A page of URLs. The first one says which number of the change feed it is not older than.
-
-    `total` is the number of all URLs of the list, on its first page and where a counter has it.
-    """
-
-    as_of_seq: int | None = None
-    total: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PagePosition:
-    """A row in the order of the list; the next row is behind it."""
-
-    sitemap_id: UUID
-    url_hash: int
-
-
-@dataclass(frozen=True, slots=True)
-class FoundUrls:
-    """The URLs of one read, and the position behind them; None at the end of the list."""
-
-    views: list[UrlView]
-    place: PagePosition | None
-    examined: int
-
-
-@dataclass(frozen=True, slots=True)
-class UrlSource:
-    """The stored URLs of some documents, and which of them to show.
-
-    `at_seq` is the number of the change feed whose state is shown; None for the present.
-    """
-
-    sitemaps: ColumnElement[bool]
-    wanted: UrlFilter
-    at_seq: int | None = None
-
-    def window(self, after: PagePosition | None, rows: int) -> Subquery:
-        """The next URLs after a position, at most `rows`, in the order of (sitemap, hash)."""
-        documents = and_(self.sitemaps, is_in_sitemap(self.wanted), Domain.deleted_at.is_(None))
-        if self.wanted.url is not None:
-            found = _same_url(documents, self.wanted.url, after, rows)
-        else:
-            found = _next_rows(documents, after, rows)
-        return found if self.at_seq is None else as_of(found, self.at_seq)
-
-
-async def list_domain_urls(
-    session: AsyncSession,
-    domain_id: UUID,
-    wanted: UrlFilter = UrlFilter(),
-    *,
-    at: PointInTime | None = None,
-    limit: int | None = None,
-    cursor: str | None = None,
-) -> UrlPage:
-    """The URLs of a site in the order of (sitemap, hash), now or as they were."""
-    if at is not None:
-        return await _list_past_urls(session, domain_id, wanted, at, limit, cursor)
-    scope = CursorScope("domain urls", (domain_id, *wanted.key))
-    total = select(Domain.url_count).where(Domain.id == domain_id)
-    if wanted.sitemap is not None:
-        of_site = Sitemap.domain_id == domain_id
-        total = select(Sitemap.url_count).where(of_site, is_in_sitemap(wanted))
-    source = source_of_urls(domain_id, wanted)
-    return await _list(session, source, scope, total, limit, cursor)
-
-
-async def _list_past_urls(
-    session: AsyncSession,
-    domain_id: UUID,
-    wanted: UrlFilter,
-    at: PointInTime,
-    limit: int | None,
-    cursor: str | None,
-) -> UrlPage:
-    """The URLs of a site as they were.
-
-    A cursor has the number of its first page: a scan that is published meanwhile, and that ended
-    before the time, does not change the list.
-    """
-    at_seq = at if isinstance(at, int) else None
-    pages = CursorScope("past urls", (domain_id, at_seq, *wanted.key))
-    known, inner = pages.read(cursor, _parse_past_cursor) or (None, None)
-    number = await find_past_number(session, domain_id, at if known is None else known)
-    scope = CursorScope("urls at a number", (number,))
-    source = source_of_urls(domain_id, wanted, at_seq=number)
-    page = await _list(session, source, scope, None, limit, inner)
-    behind = page.next_cursor and pages.write(number, page.next_cursor)
-    return replace(page, next_cursor=behind, as_of_seq=page.as_of_seq and number)
-
-
-async def list_sitemap_urls(
-    session: AsyncSession,
-    sitemap_id: UUID,
-    wanted: UrlFilter = UrlFilter(),
-    *,
-    limit: int | None = None,
-    cursor: str | None = None,
-) -> UrlPage:
-    """The URLs of one document in the order of their hash."""
-    scope = CursorScope("sitemap urls", (sitemap_id, *wanted.key))
-    total = select(Sitemap.url_count).where(Sitemap.id == sitemap_id)
-    source = UrlSource(Sitemap.id == sitemap_id, wanted)
-    return await _list(session, source, scope, total, limit, cursor)
-
-
-def source_of_urls(
-    domain_id: UUID | None,
-    wanted: UrlFilter,
-    tag: str | None = None,
-    *,
-    at_seq: int | None = None,
-) -> UrlSource:
-    """The URLs of a site, also as they were at a number, or of all sites or those with a tag."""
-    if at_seq is not None and wanted.state is not ListingState.LISTED:
-        raise InputError("At a past time or number, only listed URLs are known.")
-    if domain_id is not None:
-        return UrlSource(Sitemap.domain_id == domain_id, wanted, at_seq)
-    return UrlSource(true() if tag is None else has_tag(tag), wanted)
-
-
-async def search_urls(
-    session: AsyncSession,
-    wanted: UrlFilter = UrlFilter(),
-    *,
-    tag: str | None = None,
-    limit: int | None = None,
-    cursor: str | None = None,
-) -> UrlPage:
-    """The URLs of all sites, or of those with a tag, in the order of (sitemap, hash)."""
-    scope = CursorScope("all urls", (tag, *wanted.key))
-    return await _list(session, source_of_urls(None, wanted, tag), scope, None, limit, cursor)
-
-
-async def _list(
-    session: AsyncSession,
-    source: UrlSource,
-    scope: CursorScope,
-    total: Select[int] | None,
-    limit: int | None,
-    cursor: str | None,
-) -> UrlPage:
-    """One page of a list of URLs; the first one has the total and the number of the feed."""
-    place = scope.read(cursor, _parse_url_position)
-    as_of_seq = known = None
-    if cursor is None:
-        # Before the rows, so that no change after this number is missing from the feed after them.
-        as_of_seq = (await read_head(session)).seq
-        if total is not None and source.wanted.is_unfiltered:
-            known = (await session.execute(total)).scalar()
-    found = await read_urls(session, source, place, page_size(limit))
-    behind = None
-    if found.place is not None:
-        behind = scope.write(found.place.sitemap_id, found.place.url_hash)
-    return UrlPage(found.views, behind, found.examined, as_of_seq, known)
-
-
-async def read_urls(
-    session: AsyncSession, source: UrlSource, place: PagePosition | None, size: int
-) -> FoundUrls:
-    """Look at growing windows of rows until the page is full, the list ends or enough is read."""
-    room = PageCapacity(size)
-    step = size + 1 if source.wanted.shows_most_rows else FIRST_STEP_OF_SEARCH
-    views: list[UrlView] = []
-    examined = 0
-    while True:
-        step = min(step, MAX_EXAMINED - examined)
-        statement = _hits_and_last(source.window(place, step), source.wanted, size - len(views))
-        end, is_last = await _take_hits(session, statement, room, views)
-        if end is None:
-            return FoundUrls(views, None, examined)
-        examined += end.place
-        place = PagePosition(end.sitemap_id, end.url_hash)
-        if is_last and end.place < step:
-            return FoundUrls(views, None, examined)
-        if room.is_full or examined == MAX_EXAMINED:
-            return FoundUrls(views, place, examined)
-        step *= GROWTH_OF_STEPS
-
-
-async def _take_hits(
-    session: AsyncSession, statement: Select[Any], room: PageCapacity, views: list[UrlView]
-) -> tuple[Any, bool]:
-    """Add hits while the page has room. Return the last row read and whether none follows it."""
-    end = None
-    async with aclosing(stream_rows(session, statement, room)) as rows:
-        async for row in rows:
-            if room.is_full:
-                return end, False
-            end = row
-            if row.hit:
-                views.append(_url_view(row))
-                room.add(views[-1])
-    return end, True
-
-
-def _parse_url_position(parts: Sequence[str]) -> PagePosition:
-    """The position in a list of URLs that a pagination cursor names."""
-    sitemap_id, url_hash = parts
-    return PagePosition(UUID(sitemap_id), parse_bigint(url_hash))
-
-
-def _parse_past_cursor(parts: Sequence[str]) -> tuple[int, str]:
-    """The number and the cursor of the list at this number that a cursor of past URLs has."""
-    number, inner = parts
-    return parse_bigint(number), inner
-
-
-def _hits_and_last(window: Subquery, wanted: UrlFilter, need: int) -> Select[Any]:
-    """The hits of a window, and always its last row, after which the next window starts."""
-    order = (window.c.sitemap_id, window.c.url_hash)
-    marked = select(
-        *window.c,
-        is_hit(window.c, wanted).label("hit"),
-        func.row_number().over(order_by=order).label("place"),
-        func.lead(window.c.url_hash).over(order_by=order).is_(None).label("is_last"),
-    ).subquery("marked")
-    return (
-        select(*marked.c)
-        .where(marked.c.hit | marked.c.is_last)
-        .order_by(marked.c.place)
-        .limit(need + 1)
-    )
-
-
-def _next_rows(sitemaps: ColumnElement[bool], after: PagePosition | None, rows: int) -> Subquery:
-    """The URLs of documents behind a position, by their primary key."""
-    start: ColumnElement[int] = literal(MIN_BIGINT)
-    if after is not None:
-        first = Sitemap.id > after.sitemap_id
-        if after.url_hash < MAX_BIGINT:
-            first = Sitemap.id >= after.sitemap_id
-            start = case((Sitemap.id == after.sitemap_id, after.url_hash + 1), else_=start)
-        sitemaps = and_(sitemaps, first)
-    listings = (
-        select(SitemapUrl)
-        .where(SitemapUrl.sitemap_id == Sitemap.id, SitemapUrl.url_hash >= start)
-        .order_by(SitemapUrl.url_hash)
-        .limit(rows)
-        .correlate(Sitemap)
-        .lateral("listings")
-    )
-    found = _url_view_columns(listings.c).join_from(Sitemap, listings, true())
-    return _with_domain(found, sitemaps).order_by(listings.c.url_hash).limit(rows).subquery()
-
-
-def _same_url(
-    sitemaps: ColumnElement[bool], url: str, after: PagePosition | None, rows: int
-) -> Subquery:
-    """The documents behind a position, at most `rows`, each with its row of a URL if it has one."""
-    key = literal(url_hash(url))
-    listing = (
-        select(SitemapUrl)
-        .where(SitemapUrl.sitemap_id == Sitemap.id, SitemapUrl.url_hash == key)
-        .limit(1)
-        .correlate(Sitemap)
-        .lateral("listing")
-    )
-    if after is not None:
-        sitemaps = and_(sitemaps, Sitemap.id > after.sitemap_id)
-    others = [column for column in listing.c if column.name != "url_hash"]
-    found = _url_view_columns([key.label("url_hash"), *others])
-    joined = found.join_from(Sitemap, listing, true(), isouter=True)
-    return _with_domain(joined, sitemaps).limit(rows).subquery()
-
-
-def _with_domain(rows: Select[Any], sitemaps: ColumnElement[bool]) -> Select[Any]:
-    """The rows of documents that meet a condition, with the name of their site, in order."""
-    joined = rows.join(Domain, Domain.id == Sitemap.domain_id)
-    return joined.where(sitemaps).order_by(Sitemap.id)
-
-
-def _url_view_columns(listings: Any) -> Select[Any]:
-    """The columns that a read statement needs for a `UrlView`."""
-    skipped = {"sitemap_id", "fingerprint", "missing_scan_id", "entry_digest"}
-    return select(
-        Sitemap.id.label("sitemap_id"),
-        Sitemap.url.label("sitemap"),
-        Domain.domain.label("domain"),
-        *(column for column in listings if column.name not in skipped),
-    )
-
-
-def _url_view(row: Any) -> UrlView:
-    """The view of one URL from a row of the read statement."""
-    return UrlView(
-        url=row.url,
-        lastmod=row.lastmod,
-        changefreq=row.changefreq,
-        # Stored in four bytes: 0.8 would come back as 0.800000011920929.
-        priority=None if row.priority is None else round(row.priority, 6),
-        sitemap=row.sitemap,
-        sitemap_id=row.sitemap_id,
-        first_seen_at=row.first_seen_at,
-        removed_at=row.removed_at,
-        extras=row.extras,
-        lastmod_text=restored_text(row.lastmod, row.lastmod_text),
-        domain=row.domain,
-    )
-
-
-CHANGE_COLUMNS = (
-    "scan_id",
-    "sitemap_id",
-    "url_hash",
-    "kind",
-    "url",
-    "before",
-    "after",
-    "previous_sitemap_id",
-    "evidence",
-    "not_before",
-    "not_after",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class UrlHistoryPage(Page[ChangeView]):
-    """The changes of one URL, newest first; on the first page also its entries in documents.
-
-    `entries_cursor` is that of `list_domain_urls` with this URL and all states; None if no other
-    document can have an entry. Otherwise even a URL without entries may be listed.
-    """
-
-    entries: Sequence[UrlView] = ()
-    entries_cursor: str | None = None
-
-
-async def list_url_history(
-    session: AsyncSession,
-    domain_id: UUID,
-    url: str,
-    *,
-    limit: int | None = None,
-    cursor: str | None = None,
-) -> UrlHistoryPage:
-    """What is stored about a URL of a site, exactly as listed."""
-    scope = CursorScope("url history", (domain_id, url))
-    before = scope.read(cursor, _parse_history_position)
-    statement = _select_changes(domain_id, url)
-    if before is not None:
-        position = tuple_(SCANS.c.published_seq, URL_CHANGES.c.sitemap_id)
-        statement = statement.where(position < tuple_(*map(literal, before)))
-    names = [str(column.key) for column in statement.selected_columns]
-    page = await read_page(
-        session,
-        statement,
-        page_size(limit),
-        lambda *row: change_view(SimpleNamespace(**dict(zip(names, row, strict=True)))),
-        lambda row: scope.write(row.number, row.sitemap_id),
-    )
-    if cursor is not None:
-        return UrlHistoryPage(page.items, page.next_cursor)
-    wanted = UrlFilter(url=url, state=ListingState.ALL)
-    found = await list_domain_urls(session, domain_id, wanted, limit=MAX_LIMIT)
-    return UrlHistoryPage(
-        page.items, page.next_cursor, entries=found.items, entries_cursor=found.next_cursor
-    )
-
-
-def _select_changes(domain_id: UUID, url: str) -> Select[Any]:
-    """The published changes of a URL in all documents of a site, newest first."""
-    changes, previous = URL_CHANGES.c, SITEMAPS.alias("previous")
-    return (
-        select(
-            SCANS.c.published_seq.label("number"),
-            null().label("event_id"),
-            DOMAINS.c.domain,
-            SITEMAPS.c.url.label("sitemap"),
-            previous.c.url.label("previous_sitemap"),
-            null().label("data"),
-            *(changes[name] for name in CHANGE_COLUMNS),
-        )
-        .select_from(SITEMAPS)
-        .join(DOMAINS, DOMAINS.c.id == SITEMAPS.c.domain_id)
-        .join(URL_CHANGES, changes.sitemap_id == SITEMAPS.c.id)
-        .join(SCANS, SCANS.c.id == changes.scan_id)
-        .outerjoin(previous, previous.c.id == changes.previous_sitemap_id)
-        .where(
-            SITEMAPS.c.domain_id == domain_id,
-            changes.url_hash == url_hash(url),
-            changes.url == url,
-            SCANS.c.published_seq.is_not(None),
-        )
-        .order_by(SCANS.c.published_seq.desc(), changes.sitemap_id.desc())
-    )
-
-
-def _parse_history_position(parts: Sequence[str]) -> tuple[int, UUID]:
-    """The position in the history of a URL, from the parts of a pagination cursor."""
-    number, sitemap_id = parts
-    return parse_bigint(number), UUID(sitemap_id)
