@@ -1,6 +1,7 @@
 """The audit trail: who changed what, from where, with what result. No secrets, no request bodies.
 
 An event is written before the response is sent. Local mode has one user and keeps no trail.
+Running a command on the machine needs no key, but is recorded as well.
 """
 
 from __future__ import annotations
@@ -18,28 +19,18 @@ from siteatlas.errors import SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.storage.session import AsyncConnection, AsyncSession, get_session
 
+# Where a request keeps what the trail needs to know of it.
 CLIENT_ADDRESS = "siteatlas.client_address"
 ERROR_CODE = "siteatlas.error_code"
 REQUEST_ID = "siteatlas.request_id"
-MAX_TARGET_CHARS = 500
 
 log = get_logger("access")
-
-
-def is_audited(scope: Scope) -> bool:
-    """Whether a request is part of the trail: a known user who is not local changes something.
-
-    Requests without an identity change nothing, and must not be able to fill the trail.
-    """
-    identity = identity_of(scope)
-    return scope["method"] not in SAFE_METHODS and identity is not None and not identity.is_local
 
 
 def audited(scope: Scope, send: Send) -> Send:
     """ASGI `send` that records a request when its response begins."""
 
     async def record_and_send(message: Message) -> None:
-        """Write the event of the request, then send the beginning of the response."""
         if message["type"] == "http.response.start" and is_audited(scope):
             await record(
                 scope,
@@ -52,6 +43,15 @@ def audited(scope: Scope, send: Send) -> Send:
         await send(message)
 
     return record_and_send
+
+
+def is_audited(scope: Scope) -> bool:
+    """Whether a request is part of the trail: a known user who is not local changes something.
+
+    Requests without an identity change nothing, and must not be able to fill the trail.
+    """
+    identity = identity_of(scope)
+    return scope["method"] not in SAFE_METHODS and identity is not None and not identity.is_local
 
 
 async def record(
@@ -83,18 +83,13 @@ async def record(
 
 
 def _action(scope: Scope) -> str:
-    """The name of the route, which is the operation id of the API."""
     return str(getattr(scope.get("route"), "name", None) or scope["method"].lower())
 
 
 def _target(scope: Scope, message: Message) -> str:
-    """What was changed or made: the `Location` of the response, else the path."""
     locations = [value for name, value in message.get("headers", ()) if name == b"location"]
     path = locations[0].decode("latin-1") if locations else str(scope["path"])
-    return path.replace("\x00", "")[:MAX_TARGET_CHARS]
-
-
-DONE = 200
+    return path.replace("\x00", "")[:500]
 
 
 async def record_command(
@@ -107,12 +102,11 @@ async def record_command(
         address=socket.gethostname(),
         action=command,
         target=target,
-        status=DONE,
+        status=200,
     )
 
 
 def _system_user() -> str:
-    """The name of the user that runs this process; its number if it has none."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

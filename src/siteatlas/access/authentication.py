@@ -1,7 +1,11 @@
 """Finds out who sends a request, before its body is read: by access key, session, or local mode.
 
-Everything but `PUBLIC_PATHS` needs an identity. What an identity may do is up to the access mark of
-each route.
+Everything but the public paths needs an identity. What an identity may do is up to the access mark
+of each route.
+
+A browser session is a login with an access key, kept as a row and a cookie. The cookie holds 32
+random bytes; the row holds their hash. A session ends with its key, after 12 hours without a
+request, after seven days in any case, and when its key has opened too many others.
 """
 
 from __future__ import annotations
@@ -27,7 +31,6 @@ from siteatlas.access.keys import (
 from siteatlas.access.limits import PUBLIC, AccessLimits
 from siteatlas.access.origin import Front, LocalMode, header_values, is_navigation
 from siteatlas.catalog.access import (
-    StoredKey,
     end_browser_session,
     end_browser_sessions,
     end_excess_sessions,
@@ -41,10 +44,12 @@ from siteatlas.catalog.access import (
 from siteatlas.errors import AccessError, DatabaseError, KeyInvalid, KeyRequired
 from siteatlas.storage.session import get_autocommit_session, get_session
 
+LOGIN = "/login"
+LOGOUT = "/logout"
+# The life of a browser session: without a request, and in any case.
 IDLE_SECONDS = 12 * 3600.0
 TOTAL_SECONDS = 7 * 86400.0
 SESSIONS_PER_KEY = 50
-TOKEN_BYTES = 32
 COOKIE = "siteatlas_session"
 # A browser takes a cookie of this name only over TLS, for this host alone.
 TLS_COOKIE = f"__Host-{COOKIE}"
@@ -53,109 +58,7 @@ SESSION_COOKIE = re.compile(
     rf"(?:^|;)[ \t]*((?:{TLS_COOKIE}|{COOKIE})=[A-Za-z0-9_-]{{43}})[ \t]*(?=;|$)".encode()
 )
 
-
-async def open_session(identity: Identity) -> str:
-    """Open a session for the holder of a key; return the token for the cookie."""
-    assert identity.key_id is not None
-    token = secrets.token_urlsafe(TOKEN_BYTES)
-    async with get_session() as session, session.begin():
-        await insert_browser_session(
-            session,
-            token_hash=hash_secret(token),
-            key_id=identity.key_id,
-            total_seconds=TOTAL_SECONDS,
-        )
-        await end_excess_sessions(session, identity.key_id, SESSIONS_PER_KEY)
-    return token
-
-
-async def identify_by_session(token: str) -> Identity | None:
-    """Who opened the session of this token; None if it has ended, or its key is not valid."""
-    async with get_autocommit_session() as session:
-        found = await find_browser_session(session, hash_secret(token), IDLE_SECONDS)
-    if found is None:
-        return None
-    ident, key = found
-    if key.is_expired or key.is_revoked:
-        return None
-    if key.is_use_due:
-        async with get_session() as writing, writing.begin():
-            await record_session_use(writing, ident)
-    scopes = granted_scopes(key.scopes)
-    return Identity(key.user_id, key.user_name, scopes, key_id=key.id, session_id=ident)
-
-
-async def is_still_valid(identity: Identity) -> bool:
-    """Whether the key of an identity, and its session if it has one, have not ended since."""
-    assert identity.key_id is not None
-    async with get_autocommit_session() as session:
-        return await is_login_valid(session, identity.key_id, identity.session_id, IDLE_SECONDS)
-
-
-async def end_session(token: str) -> None:
-    """End the session of this token."""
-    async with get_session() as session, session.begin():
-        await end_browser_session(session, hash_secret(token))
-
-
-async def end_all_sessions(identity: Identity) -> int:
-    """End all sessions of a user; return their number."""
-    async with get_session() as session, session.begin():
-        return await end_browser_sessions(session, identity.user_id)
-
-
-def drop_other_cookies(scope: Scope) -> None:
-    """Remove all cookies from a request but those of a session.
-
-    The framework parses the cookies of every request, which before Python 3.11.10 takes seconds
-    for some cookies of 32 KiB. Other programs on the same host may have set any number of them.
-    """
-    if header_values(scope, b"cookie"):
-        others = [(name, value) for name, value in scope["headers"] if name != b"cookie"]
-        kept = b"; ".join(_session_cookies(scope))
-        scope["headers"] = [*others, (b"cookie", kept)] if kept else others
-
-
-def session_token(scope: Scope, *, is_tls: bool) -> str | None:
-    """The token in the cookie of a request; over TLS only the cookie that TLS protects counts."""
-    wanted = (TLS_COOKIE if is_tls else COOKIE).encode()
-    for cookie in _session_cookies(scope):
-        name, _, token = cookie.partition(b"=")
-        if name == wanted:
-            return token.decode()
-    return None
-
-
-def _session_cookies(scope: Scope) -> list[bytes]:
-    """The cookies of a request that name a session: `name=token` each."""
-    found: list[bytes] = SESSION_COOKIE.findall(b"; ".join(header_values(scope, b"cookie")))
-    return found
-
-
-def set_session_cookie(response: Response, token: str, *, is_tls: bool) -> None:
-    """Give the token to the browser: no script reads it, no other site sends it along."""
-    response.set_cookie(
-        TLS_COOKIE if is_tls else COOKIE,
-        token,
-        max_age=int(TOTAL_SECONDS),
-        path="/",
-        secure=is_tls,
-        httponly=True,
-        samesite="lax",
-    )
-
-
-def clear_session_cookie(response: Response, *, is_tls: bool) -> None:
-    """Let the browser forget its session."""
-    name = TLS_COOKIE if is_tls else COOKIE
-    response.delete_cookie(name, path="/", secure=is_tls, httponly=True, samesite="lax")
-
-
-PUBLIC_PATHS = frozenset({"/health", "/login", "/logout"})
-PUBLIC_PREFIX = "/static/"
-POLICY_VIOLATION = 1008
-ONLY_BEARER = "Send the access key as Authorization: Bearer KEY."
-KEY_REFUSED = "key_refused"
+router = APIRouter(include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +81,8 @@ class Authentication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": POLICY_VIOLATION})
+            # 1008: policy violation.
+            await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
@@ -189,13 +93,12 @@ class Authentication:
         except KeyRequired:
             if not self._leads_to_login(scope):
                 raise
-            location = f"/login?next={quote(scope['path'])}"
+            location = f"{LOGIN}?next={quote(scope['path'])}"
             await RedirectResponse(location, status_code=303)(scope, receive, send)
             return
         await self._app(scope, receive, audited(scope, send))
 
     def _leads_to_login(self, scope: Scope) -> bool:
-        """Whether a person opens a page without having logged in."""
         has_key = bool(header_values(scope, b"authorization"))
         return (
             not has_key
@@ -204,7 +107,6 @@ class Authentication:
         )
 
     async def _admit(self, scope: Scope) -> None:
-        """Put the identity of the sender into the request; raise AccessError for a stranger."""
         control = self._control
         is_public = is_public_path(scope["path"])
         closed = await self._is_closed(is_public=is_public)
@@ -217,8 +119,8 @@ class Authentication:
             scope[IDENTITY] = await identify_sender(scope, control, is_closed=closed)
 
     async def _is_closed(self, *, is_public: bool) -> bool:
-        """Whether the installation is closed; public paths are served without a database."""
         installation = self._control.installation
+        # Public paths are served without a database.
         if is_public and installation.known is not None:
             return installation.known
         try:
@@ -227,6 +129,10 @@ class Authentication:
             if is_public:
                 return False
             raise
+
+
+def is_public_path(path: str) -> bool:
+    return path in {"/health", LOGIN, LOGOUT} or path.startswith("/static/")
 
 
 async def identify_sender(scope: Scope, control: AccessControl, *, is_closed: bool) -> Identity:
@@ -245,29 +151,11 @@ async def identify_sender(scope: Scope, control: AccessControl, *, is_closed: bo
     raise KeyRequired
 
 
-async def is_still_admitted(identity: Identity, control: AccessControl) -> bool:
-    """Whether a sender who was identified earlier still has access; for long-lived responses.
-
-    While the database is unavailable, the last answer holds.
-    """
-    try:
-        if identity.is_local:
-            return not await control.installation.is_closed()
-        return await is_still_valid(identity)
-    except DatabaseError:
-        return True
-
-
-def is_public_path(path: str) -> bool:
-    """Whether everyone may see what is at this path."""
-    return path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIX)
-
-
 def bearer_token(credentials: list[bytes]) -> str:
     """The key in the `Authorization` header; KeyInvalid for any other scheme."""
     scheme, _, token = credentials[0].partition(b" ")
     if len(credentials) != 1 or scheme.lower() != b"bearer":
-        raise KeyInvalid(ONLY_BEARER)
+        raise KeyInvalid("Send the access key as Authorization: Bearer KEY.")
     return token.strip().decode("latin-1")
 
 
@@ -286,7 +174,7 @@ async def identify_by_key(text: str, scope: Scope, limits: AccessLimits) -> Iden
         await record(
             scope,
             None,
-            action=KEY_REFUSED,
+            action="key_refused",
             target=scope["path"],
             status=error.http_status,
             error_code=error.code,
@@ -295,21 +183,44 @@ async def identify_by_key(text: str, scope: Scope, limits: AccessLimits) -> Iden
     if stored.is_use_due:
         async with get_session() as writing, writing.begin():
             await record_key_use(writing, stored.id)
-    return identity_of_key(stored)
-
-
-def identity_of_key(stored: StoredKey) -> Identity:
-    """The user of a valid key, with its scopes."""
     scopes = granted_scopes(stored.scopes)
     return Identity(stored.user_id, stored.user_name, scopes, key_id=stored.id)
 
 
-LOGIN = "/login"
-LOGOUT = "/logout"
-HOME = "/"
-MAX_FIELDS = 10
+async def identify_by_session(token: str) -> Identity | None:
+    """Who opened the session of this token; None if it has ended, or its key is not valid."""
+    async with get_autocommit_session() as session:
+        found = await find_browser_session(session, hash_secret(token), IDLE_SECONDS)
+    if found is None:
+        return None
+    ident, key = found
+    if key.is_expired or key.is_revoked:
+        return None
+    if key.is_use_due:
+        async with get_session() as writing, writing.begin():
+            await record_session_use(writing, ident)
+    scopes = granted_scopes(key.scopes)
+    return Identity(key.user_id, key.user_name, scopes, key_id=key.id, session_id=ident)
 
-router = APIRouter(include_in_schema=False)
+
+async def is_still_admitted(identity: Identity, control: AccessControl) -> bool:
+    """Whether a sender who was identified earlier still has access; for long-lived responses.
+
+    While the database is unavailable, the last answer holds.
+    """
+    try:
+        if identity.is_local:
+            return not await control.installation.is_closed()
+        return await is_still_valid(identity)
+    except DatabaseError:
+        return True
+
+
+async def is_still_valid(identity: Identity) -> bool:
+    """Whether the key of an identity, and its session if it has one, have not ended since."""
+    assert identity.key_id is not None
+    async with get_autocommit_session() as session:
+        return await is_login_valid(session, identity.key_id, identity.session_id, IDLE_SECONDS)
 
 
 @router.post(LOGIN, dependencies=[PUBLIC])
@@ -321,7 +232,7 @@ async def log_in(request: Request) -> Response:
     """
     control: AccessControl = request.app.state.access
     form = await _form_fields(request)
-    destination = safe_path(form.get("next", [HOME])[-1])
+    destination = safe_path(form.get("next", ["/"])[-1])
     try:
         identity = await identify_by_key(
             form.get("key", [""])[-1].strip(), request.scope, control.limits
@@ -351,7 +262,6 @@ async def log_out(request: Request) -> Response:
 
 
 async def _end(request: Request, control: AccessControl, token: str, *, everywhere: bool) -> None:
-    """End one session, or all sessions of its user if it is still valid."""
     try:
         identity = await identify_sender(request.scope, control, is_closed=True)
     except KeyRequired:
@@ -363,10 +273,9 @@ async def _end(request: Request, control: AccessControl, token: str, *, everywhe
 
 
 async def _form_fields(request: Request) -> dict[str, list[str]]:
-    """The fields of a login or logout form; none if there are too many."""
     text = (await request.body()).decode("utf-8", "replace")
     try:
-        return parse_qs(text, max_num_fields=MAX_FIELDS)
+        return parse_qs(text, max_num_fields=10)
     except ValueError:
         return {}
 
@@ -374,4 +283,75 @@ async def _form_fields(request: Request) -> dict[str, list[str]]:
 def safe_path(text: str) -> str:
     """A path on this service to go on to after the login; the front page for anything else."""
     is_path = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable()
-    return text if is_path and not text.startswith((LOGIN, LOGOUT)) else HOME
+    return text if is_path and not text.startswith((LOGIN, LOGOUT)) else "/"
+
+
+async def open_session(identity: Identity) -> str:
+    """Open a session for the holder of a key; return the token for the cookie."""
+    assert identity.key_id is not None
+    token = secrets.token_urlsafe(32)
+    async with get_session() as session, session.begin():
+        await insert_browser_session(
+            session,
+            token_hash=hash_secret(token),
+            key_id=identity.key_id,
+            total_seconds=TOTAL_SECONDS,
+        )
+        await end_excess_sessions(session, identity.key_id, SESSIONS_PER_KEY)
+    return token
+
+
+async def end_session(token: str) -> None:
+    async with get_session() as session, session.begin():
+        await end_browser_session(session, hash_secret(token))
+
+
+async def end_all_sessions(identity: Identity) -> int:
+    """End all sessions of a user; return their number."""
+    async with get_session() as session, session.begin():
+        return await end_browser_sessions(session, identity.user_id)
+
+
+def session_token(scope: Scope, *, is_tls: bool) -> str | None:
+    """The token in the cookie of a request; over TLS only the cookie that TLS protects counts."""
+    wanted = (TLS_COOKIE if is_tls else COOKIE).encode()
+    for cookie in _session_cookies(scope):
+        name, _, token = cookie.partition(b"=")
+        if name == wanted:
+            return token.decode()
+    return None
+
+
+def drop_other_cookies(scope: Scope) -> None:
+    """Remove all cookies from a request but those of a session.
+
+    The framework parses the cookies of every request, which before Python 3.11.10 takes seconds
+    for some cookies of 32 KiB. Other programs on the same host may have set any number of them.
+    """
+    if header_values(scope, b"cookie"):
+        others = [(name, value) for name, value in scope["headers"] if name != b"cookie"]
+        kept = b"; ".join(_session_cookies(scope))
+        scope["headers"] = [*others, (b"cookie", kept)] if kept else others
+
+
+def _session_cookies(scope: Scope) -> list[bytes]:
+    found: list[bytes] = SESSION_COOKIE.findall(b"; ".join(header_values(scope, b"cookie")))
+    return found
+
+
+def set_session_cookie(response: Response, token: str, *, is_tls: bool) -> None:
+    """Give the token to the browser: no script reads it, no other site sends it along."""
+    response.set_cookie(
+        TLS_COOKIE if is_tls else COOKIE,
+        token,
+        max_age=int(TOTAL_SECONDS),
+        path="/",
+        secure=is_tls,
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def clear_session_cookie(response: Response, *, is_tls: bool) -> None:
+    name = TLS_COOKIE if is_tls else COOKIE
+    response.delete_cookie(name, path="/", secure=is_tls, httponly=True, samesite="lax")

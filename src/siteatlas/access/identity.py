@@ -1,4 +1,8 @@
-"""Who sends a request: the identity that `authentication` puts into it, and that routes ask for."""
+"""Who sends a request, and what is theirs.
+
+`authentication` puts the identity into the request, and routes ask for it. What belongs to one user
+alone, only that user or an admin changes.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,8 @@ from siteatlas.storage.models import LOCAL_USER_ID, Domain
 
 IDENTITY = "siteatlas.identity"
 
+OwnerCheck = Callable[[UUID, bool], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -35,7 +41,6 @@ class Identity:
 
     @property
     def is_admin(self) -> bool:
-        """Whether this user may do everything."""
         return Scope.ADMIN in self.scopes
 
     @property
@@ -70,18 +75,13 @@ CurrentIdentity = Annotated[Identity, Depends(current_identity)]
 CurrentUser = Annotated[UUID, Depends(current_user)]
 
 
-SHARED_JOB = "Other users submitted this site too. Changing the job needs the scope admin."
-
-OwnerCheck = Callable[[UUID, bool], None]
-
-
 def require_owner(identity: Identity, created_by: UUID, shared: bool = False) -> None:
     """Raise NotOwner unless this is the work of the user alone, or the user is an admin."""
     if is_own(identity, created_by, shared):
         return
     if created_by != identity.user_id:
         raise NotOwner
-    raise NotOwner(SHARED_JOB)
+    raise NotOwner("Other users submitted this site too. Changing the job needs the scope admin.")
 
 
 def is_own(identity: Identity, created_by: UUID, shared: bool = False) -> bool:

@@ -1,6 +1,11 @@
-"""Makes access keys and checks those that are sent: expiry, revocation, and comparison.
+"""Access keys: their text, the scopes that they grant, and whether an installation has any.
 
-The text of a key is `key_text`'s business. The caller owns the transaction.
+The text of a key is `sa_`, an id, 32 random bytes and a checksum, all letters and digits. The
+checksum finds keys that were cut or mistyped without asking the database, and lets secret scanners
+recognize a key. Only the SHA-256 of the text is ever stored.
+
+An installation is closed once an access key was made. Every process asks the database; while that
+is unavailable, the last answer holds. The caller owns the transaction in which keys change.
 """
 
 from __future__ import annotations
@@ -42,13 +47,192 @@ from siteatlas.settings import Secret
 from siteatlas.storage.models import SYSTEM_USER_ID
 from siteatlas.storage.session import AsyncSession, Reader, get_autocommit_session
 
+MAX_NAME_CHARS = 100
+MAX_EXPIRY_DAYS = 3650
+SECONDS_A_DAY = 86400.0
+ADMIN_KEY_NAME = "SITEATLAS_ADMIN_KEY_FILE"
+# How long an answer of the database about the installation holds, from what age on it is refreshed
+# in the background, and how long it may take.
 MAX_AGE_SECONDS = 1.0
 REFRESH_SECONDS = 0.5
 ANSWER_SECONDS = 1.0
+ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+# 32 bytes need 43 base-62 digits, a CRC-32 needs 6.
+KEY = re.compile(r"sa_(?P<id>[a-z0-9]{8})_(?P<secret>[0-9A-Za-z]{43})(?P<checksum>[0-9A-Za-z]{6})")
+
+
+class Scope(StrEnum):
+    """What the holder of a key may do."""
+
+    READ = "read"
+    SCAN = "scan"
+    ADMIN = "admin"
+
+
+ALL_SCOPES = frozenset(Scope)
+
+
+def requested_scopes(names: Iterable[str]) -> frozenset[Scope]:
+    """The scopes that are asked for by name."""
+    return frozenset(map(Scope, names))
+
+
+def granted_scopes(stored: Iterable[str]) -> frozenset[Scope]:
+    """The scopes that a stored key grants; a text of another version grants nothing."""
+    scopes = frozenset(Scope(text) for text in stored if text in Scope.__members__.values())
+    return ALL_SCOPES if Scope.ADMIN in scopes else scopes
+
+
+@dataclass(frozen=True, slots=True)
+class KeyText:
+    """A well-formed key: its public id, and the secret text that is shown once."""
+
+    id: str
+    text: Secret
+
+    @property
+    def hash(self) -> bytes:
+        """What is stored in place of the key."""
+        return hash_secret(self.text.get_secret_value())
+
+
+def generate_key() -> KeyText:
+    """A new random key."""
+    ident = "".join(secrets.choice("abcdefghijkmnpqrstuvwxyz23456789") for _ in range(8))
+    body = f"sa_{ident}_{_base62(int.from_bytes(secrets.token_bytes(32)), 43)}"
+    return KeyText(ident, Secret(body + key_checksum(body)))
+
+
+def parse_key(text: str) -> KeyText:
+    """Parse the key of a request; KeyInvalid if it cannot be one of ours."""
+    match = KEY.fullmatch(text)
+    if match is None or match["checksum"] != key_checksum(text[: match.start("checksum")]):
+        raise KeyInvalid
+    return KeyText(match["id"], Secret(text))
+
+
+def key_checksum(body: str) -> str:
+    """The CRC-32 of everything before it."""
+    return _base62(crc32(body.encode()), 6)
+
+
+def _base62(number: int, width: int) -> str:
+    digits = []
+    for _ in range(width):
+        number, digit = divmod(number, len(ALPHABET))
+        digits.append(ALPHABET[digit])
+    return "".join(reversed(digits))
+
+
+def hash_secret(text: str) -> bytes:
+    """The SHA-256 of a key or session token; 256 random bits need no slow hash."""
+    return sha256(text.encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRequest:
+    """The request for a new key; without a user, the key belongs to the user of the same name."""
+
+    name: str
+    scopes: frozenset[Scope]
+    user: str | None = None
+    expires_in_seconds: float | None = None
+
+
+async def create_key(session: AsyncSession, request: KeyRequest) -> KeyText:
+    """Make and store a key; its text exists only in the result."""
+    while True:
+        key = generate_key()
+        if await _store_key(session, key, request):
+            return key
+
+
+async def _store_key(session: AsyncSession, key: KeyText, request: KeyRequest) -> bool:
+    user_id = await find_or_create_user(session, _checked_name(request.user or request.name))
+    if user_id == SYSTEM_USER_ID:
+        raise InputError("The system user cannot have access keys. Choose another name.")
+    return await insert_key(
+        session,
+        ident=key.id,
+        key_hash=key.hash,
+        name=_checked_name(request.name),
+        user_id=user_id,
+        scopes=sorted(request.scopes),
+        expires_in_seconds=request.expires_in_seconds,
+    )
+
+
+def _checked_name(name: str) -> str:
+    stripped = name.strip()
+    if not stripped or len(stripped) > MAX_NAME_CHARS or not stripped.isprintable():
+        raise InputError(f"A name has 1 to {MAX_NAME_CHARS} printable characters.")
+    return stripped
+
+
+# Compared with when there is no such key, so that an unknown id takes as long as a wrong secret.
+NO_HASH = hash_secret("")
+
+
+def check_key(stored: StoredKey | None, sent: KeyText) -> StoredKey:
+    """The stored key if what was sent is its text and it is still valid.
+
+    Only the holder of the secret learns that a key has expired or was revoked.
+    """
+    matches = hmac.compare_digest(NO_HASH if stored is None else stored.key_hash, sent.hash)
+    if stored is None or not matches:
+        raise KeyInvalid
+    if stored.is_revoked:
+        raise KeyRevoked
+    if stored.is_expired:
+        raise KeyExpired
+    return stored
+
+
+async def revoke(session: AsyncSession, ident: str) -> None:
+    """Revoke a key; KeyNotFound if there is none with this id."""
+    if not await revoke_key(session, ident):
+        raise KeyNotFound
+
+
+async def adopt_admin_key(session: AsyncSession, file: Path) -> None:
+    """Store the key in the operator's file with the scope admin, unless that was done before."""
+    key = _read_key_file(file)
+    stored = await find_key(session, key.id)
+    if stored is not None:
+        _require_same_key(stored, key, file)
+        return
+    request = KeyRequest(ADMIN_KEY_NAME, frozenset({Scope.ADMIN}), user="admin")
+    await _store_key(session, key, request)
+
+
+def _require_same_key(stored: StoredKey, key: KeyText, file: Path) -> None:
+    try:
+        check_key(stored, key)
+    except KeyInvalid as error:
+        raise ConfigurationError(f"{ADMIN_KEY_NAME}: {file}: {error.message}") from error
+
+
+def _read_key_file(file: Path) -> KeyText:
+    advice = f"Generate a key with: siteatlas keys generate > {file}"
+    try:
+        return parse_key(file.read_text(encoding="utf-8").strip())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{ADMIN_KEY_NAME}: {file} cannot be read. {advice}") from error
+    except KeyInvalid as error:
+        raise ConfigurationError(f"{ADMIN_KEY_NAME}: {file} holds no key. {advice}") from error
+
+
+async def lacks_admin_key(session: Reader, file: Path | None) -> bool:
+    """Whether there are keys but none can manage the others, nor will the operator's file add one.
+
+    Only commands on this machine can then create and revoke keys.
+    """
+    if file is not None or not await any_key_made(session):
+        return False
+    return not await any_active_key_with(session, Scope.ADMIN)
 
 
 async def _any_key_made() -> bool:
-    """Ask the database whether a key was made."""
     async with get_autocommit_session() as session:
         return await any_key_made(session)
 
@@ -94,7 +278,6 @@ class Installation:
         await self._query.cancel(ANSWER_SECONDS)
 
     async def _check(self) -> None:
-        """Ask the database; keep what is known if it does not respond."""
         try:
             asked_at, made = await self._query.run(ANSWER_SECONDS)
         except (DatabaseError, TimeoutError) as error:
@@ -110,200 +293,3 @@ class Installation:
         """Whether a key was made, and when the query began."""
         began = self._clock()
         return began, await self._run_query()
-
-
-class Scope(StrEnum):
-    """What the holder of a key may do."""
-
-    READ = "read"
-    SCAN = "scan"
-    ADMIN = "admin"
-
-
-ALL_SCOPES = frozenset(Scope)
-
-
-def requested_scopes(names: Iterable[str]) -> frozenset[Scope]:
-    """The scopes that are asked for by name."""
-    return frozenset(map(Scope, names))
-
-
-def granted_scopes(stored: Iterable[str]) -> frozenset[Scope]:
-    """The scopes that a stored key grants; a text of another version grants nothing."""
-    scopes = frozenset(Scope(text) for text in stored if text in Scope.__members__.values())
-    return ALL_SCOPES if Scope.ADMIN in scopes else scopes
-
-
-PREFIX = "sa"
-ID_CHARS = 8
-SECRET_BYTES = 32
-# As many base-62 digits as 32 bytes and a CRC-32 need.
-SECRET_CHARS = 43
-CHECKSUM_CHARS = 6
-ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-ID_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
-MAX_KEY_CHARS = 100
-KEY = re.compile(
-    rf"{PREFIX}_(?P<id>[a-z0-9]{{{ID_CHARS}}})_"
-    rf"(?P<secret>[0-9A-Za-z]{{{SECRET_CHARS}}})(?P<checksum>[0-9A-Za-z]{{{CHECKSUM_CHARS}}})"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class KeyText:
-    """A well-formed key: its public id, and the secret text that is shown once."""
-
-    id: str
-    text: Secret
-
-    @property
-    def hash(self) -> bytes:
-        """What is stored in place of the key."""
-        return hash_secret(self.text.get_secret_value())
-
-
-def generate_key() -> KeyText:
-    """A new random key."""
-    ident = "".join(secrets.choice(ID_ALPHABET) for _ in range(ID_CHARS))
-    number = int.from_bytes(secrets.token_bytes(SECRET_BYTES))
-    body = f"{PREFIX}_{ident}_{_base62(number, SECRET_CHARS)}"
-    return KeyText(ident, Secret(body + key_checksum(body)))
-
-
-def parse_key(text: str) -> KeyText:
-    """Parse the key of a request; KeyInvalid if it cannot be one of ours."""
-    match = KEY.fullmatch(text) if len(text) <= MAX_KEY_CHARS else None
-    if match is None or match["checksum"] != key_checksum(text[:-CHECKSUM_CHARS]):
-        raise KeyInvalid
-    return KeyText(match["id"], Secret(text))
-
-
-def hash_secret(text: str) -> bytes:
-    """The SHA-256 of a key or session token; 256 random bits need no slow hash."""
-    return sha256(text.encode()).digest()
-
-
-def key_checksum(body: str) -> str:
-    """The CRC-32 of everything before it."""
-    return _base62(crc32(body.encode()), CHECKSUM_CHARS)
-
-
-def _base62(number: int, width: int) -> str:
-    """A number in base 62, padded to `width` digits."""
-    digits = []
-    for _ in range(width):
-        number, digit = divmod(number, len(ALPHABET))
-        digits.append(ALPHABET[digit])
-    return "".join(reversed(digits))
-
-
-MAX_NAME_CHARS = 100
-MAX_EXPIRY_DAYS = 3650
-SECONDS_A_DAY = 86400.0
-ADMIN_KEY_NAME = "SITEATLAS_ADMIN_KEY_FILE"
-ADMIN_USER = "admin"
-# Compared with when there is no such key, so that an unknown id takes as long as a wrong secret.
-NO_HASH = hash_secret("")
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRequest:
-    """The request for a new key; without a user, the key belongs to the user of the same name."""
-
-    name: str
-    scopes: frozenset[Scope]
-    user: str | None = None
-    expires_in_seconds: float | None = None
-
-
-async def create_key(session: AsyncSession, request: KeyRequest) -> KeyText:
-    """Make and store a key; its text exists only in the result."""
-    while True:
-        key = generate_key()
-        if await _store_key(session, key, request):
-            return key
-
-
-async def _store_key(session: AsyncSession, key: KeyText, request: KeyRequest) -> bool:
-    """Store a key with its user; False if its id is taken."""
-    user_id = await find_or_create_user(session, _checked_name(request.user or request.name))
-    if user_id == SYSTEM_USER_ID:
-        raise InputError("The system user cannot have access keys. Choose another name.")
-    return await insert_key(
-        session,
-        ident=key.id,
-        key_hash=key.hash,
-        name=_checked_name(request.name),
-        user_id=user_id,
-        scopes=sorted(request.scopes),
-        expires_in_seconds=request.expires_in_seconds,
-    )
-
-
-def _checked_name(name: str) -> str:
-    """The name of a key or user, stripped; InputError if it is empty, long or unprintable."""
-    stripped = name.strip()
-    if not stripped or len(stripped) > MAX_NAME_CHARS or not stripped.isprintable():
-        raise InputError(f"A name has 1 to {MAX_NAME_CHARS} printable characters.")
-    return stripped
-
-
-def check_key(stored: StoredKey | None, sent: KeyText) -> StoredKey:
-    """The stored key if what was sent is its text and it is still valid.
-
-    Only the holder of the secret learns that a key has expired or was revoked.
-    """
-    matches = hmac.compare_digest(NO_HASH if stored is None else stored.key_hash, sent.hash)
-    if stored is None or not matches:
-        raise KeyInvalid
-    if stored.is_revoked:
-        raise KeyRevoked
-    if stored.is_expired:
-        raise KeyExpired
-    return stored
-
-
-async def revoke(session: AsyncSession, ident: str) -> None:
-    """Revoke a key; KeyNotFound if there is none with this id."""
-    if not await revoke_key(session, ident):
-        raise KeyNotFound
-
-
-async def adopt_admin_key(session: AsyncSession, file: Path) -> None:
-    """Store the key in the operator's file with the scope admin, unless that was done before."""
-    key = _read_key_file(file)
-    stored = await find_key(session, key.id)
-    if stored is not None:
-        _require_same_key(stored, key, file)
-        return
-    request = KeyRequest(ADMIN_KEY_NAME, frozenset({Scope.ADMIN}), user=ADMIN_USER)
-    await _store_key(session, key, request)
-
-
-async def lacks_admin_key(session: Reader, file: Path | None) -> bool:
-    """Whether there are keys but none can manage the others, nor will the operator's file add one.
-
-    Only commands on this machine can then create and revoke keys.
-    """
-    if file is not None or not await any_key_made(session):
-        return False
-    return not await any_active_key_with(session, Scope.ADMIN)
-
-
-def _require_same_key(stored: StoredKey, key: KeyText, file: Path) -> None:
-    """Raise ConfigurationError if the key of the file cannot be used."""
-    try:
-        check_key(stored, key)
-    except KeyInvalid as error:
-        raise ConfigurationError(f"{ADMIN_KEY_NAME}: {file}: {error.message}") from error
-
-
-def _read_key_file(file: Path) -> KeyText:
-    """The key in a file; ConfigurationError says how to make one."""
-    advice = f"Generate a key with: siteatlas keys generate > {file}"
-    try:
-        return parse_key(file.read_text(encoding="utf-8").strip())
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{ADMIN_KEY_NAME}: {file} cannot be read. {advice}") from error
-    except KeyInvalid as error:
-        raise ConfigurationError(f"{ADMIN_KEY_NAME}: {file} holds no key. {advice}") from error

@@ -1,8 +1,12 @@
-"""Limits of access: requests per key, failed logins per address, streams per user.
+"""Access marks of routes, and limits of requests, failed logins, event streams and queued scans.
+
+Every route declares exactly one access mark as a dependency: `READ`, `SCAN` and `ADMIN` name the
+scope that a request needs; `PUBLIC` is for what everyone may see. An application with an unmarked
+route does not start.
 
 Requests that change something and failed logins are counted in PostgreSQL, across all processes;
 reads are counted per process, because a statement for each would double their cost. In local mode,
-only the total number of event streams is limited. `queue_room` limits the scans of a user.
+only the total number of event streams is limited.
 """
 
 from __future__ import annotations
@@ -49,53 +53,198 @@ from siteatlas.storage.session import (
     get_autocommit_session,
 )
 
-FULL_RETRY_SECONDS = 60.0
+MINUTE = 60.0
+# A request that waits occupies a connection of the service, which cannot be closed for another one.
+CONNECTIONS_PER_WAITING_REQUEST = 5
+WAITING_PER_USER = 20
+# Keys and addresses that a process remembers.
+MAX_SUBJECTS = 10_000
+# How long a request waits for its turn to queue scans.
 TURN_SECONDS = 10.0
-TURN_RETRY_SECONDS = 5.0
-TURN_REFUSED = "Too many requests of this user are waiting to queue scans. Try again."
 
 ItemT = TypeVar("ItemT")
 
 
-class UserQueue:
-    """What the requests of one user in this process are about to queue."""
+@dataclass(frozen=True, slots=True)
+class AccessMark:
+    """The scope that a route needs; None for a public one. FastAPI calls it for every request."""
 
-    def __init__(self) -> None:
-        self.turn = asyncio.Lock()
-        self.scans = 0
-        self._single_scans = 0
-        self._no_single_scans = asyncio.Event()
+    scope: Scope | None
+
+    async def __call__(self, request: Request) -> None:
+        if self.scope is None:
+            return
+        identity = await current_identity(request)
+        if self.scope not in identity.scopes:
+            raise ScopeMissing(
+                f"This request needs an access key with the scope {self.scope.value}.",
+                scope=self.scope.value,
+            )
+        limits = await current_limits(request)
+        await limits.count_request(identity, is_read=request.method in SAFE_METHODS)
+
+
+PUBLIC = Depends(AccessMark(None))
+READ = Depends(AccessMark(Scope.READ))
+SCAN = Depends(AccessMark(Scope.SCAN))
+ADMIN = Depends(AccessMark(Scope.ADMIN))
+
+
+def require_marks(app: FastAPI) -> None:
+    """Raise unless each route has exactly one access mark."""
+    unmarked = [route.path for route in marked_routes(app) if len(route.marks) != 1]
+    if unmarked:
+        raise AssertionError(f"These routes need exactly one access mark: {', '.join(unmarked)}")
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedRoute:
+    """A route or a mounted application, and its marks: exactly one in a sound application."""
+
+    path: str
+    methods: frozenset[str]
+    marks: tuple[AccessMark, ...]
+
+
+def marked_routes(app: FastAPI) -> Iterator[MarkedRoute]:
+    """Every route of an application, including mounted ones and those that no document lists."""
+    for context in iter_route_contexts(app.routes):
+        yield MarkedRoute(
+            context.path or "", frozenset(context.methods or ()), tuple(_marks_of(context))
+        )
+
+
+def _marks_of(route: Any) -> Iterator[AccessMark]:
+    for dependency in getattr(route, "dependencies", None) or ():
+        if isinstance(dependency.dependency, AccessMark):
+            yield dependency.dependency
+    mounted = getattr(getattr(route, "app", None), "access", None)
+    if isinstance(mounted, AccessMark):
+        yield mounted
+
+
+class AccessLimits:
+    """The limits of one process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._submits_per_minute = settings.submits_per_minute
+        self._failures_per_minute = settings.failed_logins_per_minute
+        self._reads = ProcessLimit(settings.reads_per_minute)
+        self._refused_until: OrderedDict[str, float] = OrderedDict()
+        connections = connection_limit(settings.max_connections)
+        self._streams = _waiting_quota(connections)
+        self.queue_room = QueueRoom(settings.max_queued_scans, _waiting_quota(connections))
+
+    async def count_request(self, identity: Identity, *, is_read: bool) -> None:
+        """Count a request; TooManyRequests if the key has made too many."""
+        if identity.is_local or identity.key_id is None:
+            return
+        if is_read:
+            wait = self._reads.take(identity.key_id)
+        else:
+            wait = await _take(f"submits:{identity.key_id}", self._submits_per_minute)
+        if wait:
+            raise TooManyRequests(retry_after=wait)
+
+    async def count_failed_login(self, address: str) -> None:
+        """Count a wrong key; TooManyFailedLogins if too many came from this address or network.
+
+        While it is refused, nothing more is written for it.
+        """
+        source = _counted_address(address)
+        wait = self._refused_until.get(source, 0.0) - time.monotonic()
+        if wait <= 0:
+            wait = await _take(f"failed:{source}", self._failures_per_minute)
+            if not wait:
+                return
+            self._remember_refusal(source, time.monotonic() + wait)
+        raise TooManyFailedLogins(retry_after=wait)
+
+    def _remember_refusal(self, source: str, until: float) -> None:
+        self._refused_until[source] = until
+        self._refused_until.move_to_end(source)
+        if len(self._refused_until) > MAX_SUBJECTS:
+            self._refused_until.popitem(last=False)
 
     @contextmanager
-    def storing(self, scans: int) -> Iterator[None]:
-        """Count scans until they are stored, or given up."""
-        self.scans += scans
-        try:
+    def stream(self, identity: Identity) -> Iterator[None]:
+        """Count an event stream while it is open; TooManyStreams if there are too many.
+
+        All keys and sessions of a user are counted together.
+        """
+        if not self._streams.has_room(identity.quota_user_id):
+            raise TooManyStreams(retry_after=10.0)
+        with self._streams.taken_by(identity.quota_user_id):
             yield
-        finally:
-            self.scans -= scans
 
-    @contextmanager
-    def storing_single_scan(self) -> Iterator[None]:
-        """Count a scan that is stored without a turn."""
-        self._single_scans += 1
-        self._no_single_scans.clear()
-        try:
-            with self.storing(1):
-                yield
-        finally:
-            self._single_scans -= 1
-            if not self._single_scans:
-                self._no_single_scans.set()
 
-    async def wait_for_single_scans(self) -> None:
-        """Wait until no scan is being stored without a turn."""
-        while self._single_scans:
-            await self._no_single_scans.wait()
+def _waiting_quota(connections: int) -> Quota:
+    # A user gets at most half of it.
+    total = max(1, connections // CONNECTIONS_PER_WAITING_REQUEST)
+    return Quota(total, per_user=max(1, min(WAITING_PER_USER, total // 2)))
+
+
+def _counted_address(address: str) -> str:
+    """What a client is counted by: its IPv4 address, or the /64 network of its IPv6 address.
+
+    A single machine usually has a whole network of that size.
+    """
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(IPv6Network((int(parsed), 64), strict=False))
+
+
+async def _take(subject: str, per_minute: int) -> float:
+    values = take_values(subject, per_minute)
+    row = await execute_autocommit(TAKE, values)
+    if row.admitted:
+        return 0.0
+    return max(float(row.ahead_seconds or 0.0) + float(values["cost_seconds"]) - MINUTE, 0.001)
+
+
+class ProcessLimit:
+    """A limit of requests a minute for each subject, in this process."""
+
+    def __init__(self, per_minute: int) -> None:
+        self._cost = MINUTE / per_minute
+        self._paid_off_at: OrderedDict[str, float] = OrderedDict()
+
+    def take(self, subject: str) -> float:
+        """Count a request; the seconds to wait if it is refused, else 0."""
+        now = time.monotonic()
+        paid_off_at = max(self._paid_off_at.get(subject, now), now) + self._cost
+        if paid_off_at > now + MINUTE:
+            return paid_off_at - MINUTE - now
+        self._paid_off_at[subject] = paid_off_at
+        self._paid_off_at.move_to_end(subject)
+        if len(self._paid_off_at) > MAX_SUBJECTS:
+            self._paid_off_at.popitem(last=False)
+        return 0.0
+
+
+async def current_limits(request: Request) -> AccessLimits:
+    """The limits of the application, for routes that queue scans."""
+    limits: AccessLimits = request.app.state.access.limits
+    return limits
+
+
+CurrentLimits = Annotated[AccessLimits, Depends(current_limits)]
 
 
 class QueueRoom:
-    """The limit of pending jobs per user. `waiting` limits the requests that wait for a turn."""
+    """The limit of pending jobs per user, and the turns of requests that queue them.
+
+    A request takes its turn before it takes a connection to the database, so that the requests of
+    one user never wait with all of them; a lock in the database does the same for other processes.
+    A single scan needs no turn unless the queue is almost full. `waiting` limits the requests that
+    wait for a turn.
+    """
 
     def __init__(self, max_queued: int, waiting: Quota) -> None:
         self.waiting = waiting
@@ -120,9 +269,8 @@ class QueueRoom:
             turn.end()
 
     def _refuse_beyond_waiting(self, user_id: UUID) -> None:
-        """Raise TooManyRequests if a request would have to wait and too many others do."""
         if self.queue_of(user_id).turn.locked() and not self.waiting.has_room(user_id):
-            raise TooManyRequests(TURN_REFUSED, retry_after=TURN_RETRY_SECONDS)
+            raise _too_many_waiting()
 
     @asynccontextmanager
     async def single_scan(self, identity: Identity) -> AsyncIterator[None]:
@@ -168,12 +316,11 @@ class QueueRoom:
         return self._queues.setdefault(user_id, UserQueue())
 
     def _refuse_beyond_limit(self, scans: int) -> None:
-        """Raise TooManyQueuedScans if a user may not have this many pending jobs."""
         if scans > self._max_queued:
             raise TooManyQueuedScans(
                 f"At most {self._max_queued:,} scans of a user may be queued. "
                 "Wait until some have ended.",
-                retry_after=FULL_RETRY_SECONDS,
+                retry_after=60.0,
             )
 
 
@@ -232,195 +379,51 @@ class QueueTurn:
         await self._room.require(session, user_id, queue.scans)
 
 
+class UserQueue:
+    """What the requests of one user in this process are about to queue."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.scans = 0
+        self._single_scans = 0
+        self._no_single_scans = asyncio.Event()
+
+    @contextmanager
+    def storing(self, scans: int) -> Iterator[None]:
+        """Count scans until they are stored, or given up."""
+        self.scans += scans
+        try:
+            yield
+        finally:
+            self.scans -= scans
+
+    @contextmanager
+    def storing_single_scan(self) -> Iterator[None]:
+        """Count a scan that is stored without a turn."""
+        self._single_scans += 1
+        self._no_single_scans.clear()
+        try:
+            with self.storing(1):
+                yield
+        finally:
+            self._single_scans -= 1
+            if not self._single_scans:
+                self._no_single_scans.set()
+
+    async def wait_for_single_scans(self) -> None:
+        """Wait until no scan is being stored without a turn."""
+        while self._single_scans:
+            await self._no_single_scans.wait()
+
+
 async def _in_time(waiting: Coroutine[Any, Any, object]) -> None:
-    """Wait no longer than a turn may take; TooManyRequests if it takes longer."""
     try:
         async with asyncio.timeout(TURN_SECONDS):
             await waiting
     except TimeoutError as error:
-        raise TooManyRequests(TURN_REFUSED, retry_after=TURN_RETRY_SECONDS) from error
+        raise _too_many_waiting() from error
 
 
-MINUTE = 60.0
-# A request that waits occupies a connection of the service, which cannot be closed for another one.
-CONNECTIONS_PER_WAITING_REQUEST = 5
-WAITING_PER_USER = 20
-STREAM_RETRY_SECONDS = 10.0
-MAX_SUBJECTS = 10_000
-IPV6_PREFIX_LENGTH = 64
-
-
-class ProcessLimit:
-    """A limit of requests a minute for each subject, in this process."""
-
-    def __init__(self, per_minute: int) -> None:
-        self._cost = MINUTE / per_minute
-        self._paid_off_at: OrderedDict[str, float] = OrderedDict()
-
-    def take(self, subject: str) -> float:
-        """Count a request; the seconds to wait if it is refused, else 0."""
-        now = time.monotonic()
-        paid_off_at = max(self._paid_off_at.get(subject, now), now) + self._cost
-        if paid_off_at > now + MINUTE:
-            return paid_off_at - MINUTE - now
-        self._paid_off_at[subject] = paid_off_at
-        self._paid_off_at.move_to_end(subject)
-        if len(self._paid_off_at) > MAX_SUBJECTS:
-            self._paid_off_at.popitem(last=False)
-        return 0.0
-
-
-class AccessLimits:
-    """The limits of one process."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._submits_per_minute = settings.submits_per_minute
-        self._failures_per_minute = settings.failed_logins_per_minute
-        self._reads = ProcessLimit(settings.reads_per_minute)
-        self._refused_until: OrderedDict[str, float] = OrderedDict()
-        connections = connection_limit(settings.max_connections)
-        self._streams = _waiting_quota(connections)
-        self.queue_room = QueueRoom(settings.max_queued_scans, _waiting_quota(connections))
-
-    async def count_request(self, identity: Identity, *, is_read: bool) -> None:
-        """Count a request; TooManyRequests if the key has made too many."""
-        if identity.is_local or identity.key_id is None:
-            return
-        if is_read:
-            wait = self._reads.take(identity.key_id)
-        else:
-            wait = await _take(f"submits:{identity.key_id}", self._submits_per_minute)
-        if wait:
-            raise TooManyRequests(retry_after=wait)
-
-    async def count_failed_login(self, address: str) -> None:
-        """Count a wrong key; TooManyFailedLogins if too many came from this address or network.
-
-        While it is refused, nothing more is written for it.
-        """
-        source = _counted_address(address)
-        wait = self._refused_until.get(source, 0.0) - time.monotonic()
-        if wait <= 0:
-            wait = await _take(f"failed:{source}", self._failures_per_minute)
-            if not wait:
-                return
-            self._remember_refusal(source, time.monotonic() + wait)
-        raise TooManyFailedLogins(retry_after=wait)
-
-    def _remember_refusal(self, source: str, until: float) -> None:
-        """Keep in mind until when an address or network is refused."""
-        self._refused_until[source] = until
-        self._refused_until.move_to_end(source)
-        if len(self._refused_until) > MAX_SUBJECTS:
-            self._refused_until.popitem(last=False)
-
-    @contextmanager
-    def stream(self, identity: Identity) -> Iterator[None]:
-        """Count an event stream while it is open; TooManyStreams if there are too many.
-
-        All keys and sessions of a user are counted together.
-        """
-        if not self._streams.has_room(identity.quota_user_id):
-            raise TooManyStreams(retry_after=STREAM_RETRY_SECONDS)
-        with self._streams.taken_by(identity.quota_user_id):
-            yield
-
-
-def _counted_address(address: str) -> str:
-    """What a client is counted by: its IPv4 address, or the /64 network of its IPv6 address.
-
-    A single machine usually has a whole network of that size.
-    """
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(parsed, IPv4Address):
-        return str(parsed)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(IPv6Network((int(parsed), IPV6_PREFIX_LENGTH), strict=False))
-
-
-def _waiting_quota(connections: int) -> Quota:
-    """The quota of requests of one kind that wait; a user gets at most half of it."""
-    total = max(1, connections // CONNECTIONS_PER_WAITING_REQUEST)
-    return Quota(total, per_user=max(1, min(WAITING_PER_USER, total // 2)))
-
-
-async def current_limits(request: Request) -> AccessLimits:
-    """The limits of the application, for routes that queue scans."""
-    limits: AccessLimits = request.app.state.access.limits
-    return limits
-
-
-CurrentLimits = Annotated[AccessLimits, Depends(current_limits)]
-
-
-async def _take(subject: str, per_minute: int) -> float:
-    """Count a request in the database; the seconds to wait if it is refused, else 0."""
-    values = take_values(subject, per_minute)
-    row = await execute_autocommit(TAKE, values)
-    if row.admitted:
-        return 0.0
-    return max(float(row.ahead_seconds or 0.0) + float(values["cost_seconds"]) - MINUTE, 0.001)
-
-
-@dataclass(frozen=True, slots=True)
-class AccessMark:
-    """The scope that a route needs; None for a public one. FastAPI calls it for every request."""
-
-    scope: Scope | None
-
-    async def __call__(self, request: Request) -> None:
-        """Refuse a request whose identity lacks the scope, or has made too many."""
-        if self.scope is None:
-            return
-        identity = await current_identity(request)
-        if self.scope not in identity.scopes:
-            raise ScopeMissing(
-                f"This request needs an access key with the scope {self.scope.value}.",
-                scope=self.scope.value,
-            )
-        limits: AccessLimits = request.app.state.access.limits
-        await limits.count_request(identity, is_read=request.method in SAFE_METHODS)
-
-
-PUBLIC = Depends(AccessMark(None))
-READ = Depends(AccessMark(Scope.READ))
-SCAN = Depends(AccessMark(Scope.SCAN))
-ADMIN = Depends(AccessMark(Scope.ADMIN))
-
-
-@dataclass(frozen=True, slots=True)
-class MarkedRoute:
-    """A route or a mounted application, and its marks: exactly one in a sound application."""
-
-    path: str
-    methods: frozenset[str]
-    marks: tuple[AccessMark, ...]
-
-
-def marked_routes(app: FastAPI) -> Iterator[MarkedRoute]:
-    """Every route of an application, including mounted ones and those that no document lists."""
-    for context in iter_route_contexts(app.routes):
-        yield MarkedRoute(
-            context.path or "", frozenset(context.methods or ()), tuple(_marks_of(context))
-        )
-
-
-def _marks_of(route: Any) -> Iterator[AccessMark]:
-    """The marks among the dependencies of a route, or the mark of a mounted application."""
-    for dependency in getattr(route, "dependencies", None) or ():
-        if isinstance(dependency.dependency, AccessMark):
-            yield dependency.dependency
-    mounted = getattr(getattr(route, "app", None), "access", None)
-    if isinstance(mounted, AccessMark):
-        yield mounted
-
-
-def require_marks(app: FastAPI) -> None:
-    """Raise unless each route has exactly one access mark."""
-    unmarked = [route.path for route in marked_routes(app) if len(route.marks) != 1]
-    if unmarked:
-        raise AssertionError(f"These routes need exactly one access mark: {', '.join(unmarked)}")
+def _too_many_waiting() -> TooManyRequests:
+    message = "Too many requests of this user are waiting to queue scans. Try again."
+    return TooManyRequests(message, retry_after=5.0)

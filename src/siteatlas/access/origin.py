@@ -1,7 +1,10 @@
-"""CORS for the origins in the settings, with access keys only: two layers around the routes.
+"""Where a request comes from and goes to: hosts, origins, proxies, and the headers of browsers.
 
-The outer one adds headers to every response, so that pages can read those of errors too. The inner
-one answers preflights, whose heads have been checked like those of other requests.
+Without access keys (local mode), only requests from and to this machine are served. A page of
+another site in the operator's browser can reach a loopback port, but cannot forge `Host`, `Origin`
+and `Sec-Fetch-*`, so these are checked; programs send no `Sec-Fetch-*`. With access keys, any
+`Host` is served unless the public address is configured. Pages of other origins are refused all the
+same, because a browser may have a session; those in the settings get CORS, with access keys only.
 """
 
 from __future__ import annotations
@@ -19,12 +22,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from siteatlas.errors import HostRefused, OriginRefused
 from siteatlas.settings import Settings
 
+SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'"
 )
-PERMISSIONS_POLICY = "camera=(), display-capture=(), geolocation=(), microphone=(), payment=()"
+# Added to every response.
 SECURITY_HEADERS: dict[bytes, bytes] = {
     b"content-security-policy": CONTENT_SECURITY_POLICY.encode(),
     b"x-content-type-options": b"nosniff",
@@ -32,81 +36,43 @@ SECURITY_HEADERS: dict[bytes, bytes] = {
     b"referrer-policy": b"same-origin",
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
-    b"permissions-policy": PERMISSIONS_POLICY.encode(),
+    b"permissions-policy": (
+        b"camera=(), display-capture=(), geolocation=(), microphone=(), payment=()"
+    ),
 }
-NO_STORE = (b"cache-control", b"no-store")
-
-
-class SecurityHeaders:
-    """ASGI middleware that adds the headers; `Cache-Control` only if a response has none."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            """ASGI `send` that adds the security headers to the start of the response."""
-            if message["type"] == "http.response.start":
-                message["headers"] = _with_security_headers(message.get("headers", []))
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
-
-
-def _with_security_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Set the security headers of a response, and `no-store` if it has no `Cache-Control`."""
-    kept = [pair for pair in headers if pair[0].lower() not in SECURITY_HEADERS]
-    cached = any(name.lower() == b"cache-control" for name, _ in kept)
-    return [*kept, *SECURITY_HEADERS.items(), *([] if cached else [NO_STORE])]
-
-
-SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
-OWN_FETCH_SITES = {b"same-origin", b"none"}
-# A link that was followed: the whole tab, not a frame, an image or a script.
-NAVIGATION = ([b"navigate"], [b"document"])
 
 
 def header_values(scope: Scope, name: bytes) -> list[bytes]:
-    """All values of one header of the request."""
+
     return [value for key, value in scope["headers"] if key == name]
 
 
 def is_navigation(scope: Scope) -> bool:
     """Whether a browser loads a whole page, after a link was followed or an address entered."""
-    fetch = header_values(scope, b"sec-fetch-mode"), header_values(scope, b"sec-fetch-dest")
-    return scope["method"] in SAFE_METHODS and fetch == NAVIGATION
-
-
-def _no_page(_path: str) -> bool:
-    """The answer of a service without pages."""
-    return False
+    return (
+        scope["method"] in SAFE_METHODS
+        and header_values(scope, b"sec-fetch-mode") == [b"navigate"]
+        # The whole tab, not a frame, an image or a script.
+        and header_values(scope, b"sec-fetch-dest") == [b"document"]
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class BrowserPages:
     """To which paths links of other sites may lead."""
 
-    is_page: Callable[[str], bool] = _no_page
+    is_page: Callable[[str], bool] = lambda _path: False
 
     def check_fetch_site(self, scope: Scope) -> None:
         """Refuse what a page of another site asks for, unless it is a link to one of our pages."""
         sites = header_values(scope, b"sec-fetch-site")
-        is_own = OWN_FETCH_SITES.issuperset(site.lower() for site in sites)
+        is_own = {b"same-origin", b"none"}.issuperset(site.lower() for site in sites)
         if not is_own and not (self.is_page(scope["path"]) and is_navigation(scope)):
             raise OriginRefused
 
 
-LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
-HTTP_PORT = 80
-NOT_LOCAL = "The connection was not made from a loopback address."
-
-
 class LocalMode:
-    """Refuses foreign hosts and origins.
+    """Refuses foreign hosts and origins, while the installation has no access keys.
 
     `host` and `port` are what the service was bound to. Port 0 stands for any free port: then the
     server says which one it became.
@@ -114,14 +80,14 @@ class LocalMode:
 
     def __init__(self, pages: BrowserPages, *, host: str, port: int) -> None:
         self._pages = pages
-        self._names = (*LOCAL_NAMES, *_further_name(host))
+        self._names = ("localhost", "127.0.0.1", "[::1]", *_further_name(host))
         self._port = port
         self._hosts: dict[int, frozenset[bytes]] = {}
 
     def check(self, scope: Scope) -> None:
         """Raise HostRefused or OriginRefused for a request that local mode does not serve."""
         if not _is_over_loopback(scope):
-            raise HostRefused(NOT_LOCAL)
+            raise HostRefused("The connection was not made from a loopback address.")
         hosts = self.own_hosts(scope)
         given = header_values(scope, b"host")
         if len(given) != 1 or given[0].lower() not in hosts:
@@ -134,22 +100,21 @@ class LocalMode:
 
     def own_hosts(self, scope: Scope) -> frozenset[bytes]:
         """The `Host` values under which the service can be reached locally, for the port in use."""
-        port = self._port or (scope.get("server") or ("", 0))[1] or HTTP_PORT
+        port = self._port or (scope.get("server") or ("", 0))[1] or 80
         if port not in self._hosts:
             hosts = {f"{name}:{port}".encode() for name in self._names}
-            if port == HTTP_PORT:
+            if port == 80:  # the port that a browser leaves out
                 hosts.update(name.encode() for name in self._names)
             self._hosts[port] = frozenset(hosts)
         return self._hosts[port]
 
 
 def _further_name(host: str) -> tuple[str, ...]:
-    """The IPv4 loopback address that the service is bound to, if it is bound to one."""
     try:
         address = ip_address(host.strip("[]"))
     except ValueError:
         return ()
-    return (str(address),) if address.is_loopback and address.version == 4 else ()  # noqa: PLR2004
+    return (str(address),) if address.is_loopback and address.version == 4 else ()
 
 
 def _is_over_loopback(scope: Scope) -> bool:
@@ -163,9 +128,6 @@ def _is_over_loopback(scope: Scope) -> bool:
     except ValueError:
         return True
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
-
-
-MAX_ADDRESS_CHARS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +150,7 @@ class TrustedProxies:
             if not hop or not self.trusts(client):
                 break
             client = hop
-        return client[:MAX_ADDRESS_CHARS]
+        return client[:64]
 
     def is_over_tls(self, scope: Scope) -> bool:
         """Whether the client uses TLS, as far as a trusted proxy or the server says."""
@@ -198,7 +160,6 @@ class TrustedProxies:
         return bool(scope.get("scheme") == "https")
 
     def trusts(self, address: str) -> bool:
-        """Whether this is the address of a trusted proxy."""
         try:
             parsed = ip_address(address)
         except ValueError:
@@ -250,37 +211,81 @@ class Front:
         return self.public_url.startswith("https://") or self.proxies.is_over_tls(scope)
 
     def _serves(self, host: bytes, scope: Scope) -> bool:
-        """Whether the service answers under this name."""
         return (
             not self.public_url or host == self._public_host or host in self.local.own_hosts(scope)
         )
 
     @property
     def _public_host(self) -> bytes:
-        """The `Host` header of a request to the public address; empty without one."""
         return self.public_url.lower().partition("://")[2].encode()
 
     def _is_own_origin(self, origin: bytes, host: bytes) -> bool:
-        """Whether a page of this origin is one of ours."""
         if self.public_url and origin == self.public_url.lower().encode():
             return True
         scheme, _, rest = origin.partition(b"://")
         return scheme in {b"http", b"https"} and rest == host != self._public_host
 
 
-METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE")
-REQUEST_HEADERS = ("Authorization", "Content-Type", "If-None-Match")
-# What pages of other origins may read of a response, besides what browsers always show them.
-EXPOSED_HEADERS = (
-    "Content-Disposition",
-    "ETag",
-    "Location",
-    "Retry-After",
-    "Siteatlas-As-Of-Seq",
-    "Siteatlas-Feed-Id",
-    "Siteatlas-Schema",
-    "X-Request-Id",
-)
+class SecurityHeaders:
+    """ASGI middleware that adds the headers; `Cache-Control` only if a response has none."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = _with_security_headers(message.get("headers", []))
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+def _with_security_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    kept = [pair for pair in headers if pair[0].lower() not in SECURITY_HEADERS]
+    cached = any(name.lower() == b"cache-control" for name, _ in kept)
+    no_store = [] if cached else [(b"cache-control", b"no-store")]
+    return [*kept, *SECURITY_HEADERS.items(), *no_store]
+
+
+def cross_origin_headers(origins: str) -> list[Middleware]:
+    """The outer layer of CORS for a comma-separated list of origins; none without any.
+
+    It adds headers to every response, so that pages can read those of errors too.
+    """
+    return _layer(CrossOriginHeaders, origins)
+
+
+def preflights(origins: str) -> list[Middleware]:
+    """The inner layer of CORS: it answers preflights, whose heads have been checked like others."""
+    return _layer(Preflights, origins)
+
+
+def _layer(kind: type[CORSMiddleware], origins: str) -> list[Middleware]:
+    if not origins:
+        return []
+    layer = Middleware(
+        kind,
+        allow_origins=origins.split(","),
+        allow_methods=("GET", "HEAD", "POST", "PATCH", "DELETE"),
+        allow_headers=("Authorization", "Content-Type", "If-None-Match"),
+        # What pages of these origins may read, besides what browsers always show them.
+        expose_headers=(
+            "Content-Disposition",
+            "ETag",
+            "Location",
+            "Retry-After",
+            "Siteatlas-As-Of-Seq",
+            "Siteatlas-Feed-Id",
+            "Siteatlas-Schema",
+            "X-Request-Id",
+        ),
+    )
+    return [layer]
 
 
 class CrossOriginHeaders(CORSMiddleware):
@@ -311,29 +316,5 @@ class Preflights(CORSMiddleware):
         send: Send,
         request_headers: Headers,  # noqa: ARG002 the signature of the framework
     ) -> None:
-        """Leave the headers of the response to the outer layer."""
+
         await self.app(scope, receive, send)
-
-
-def cross_origin_headers(origins: str) -> list[Middleware]:
-    """The outer layer for a comma-separated list of origins; none without any."""
-    return _layer(CrossOriginHeaders, origins)
-
-
-def preflights(origins: str) -> list[Middleware]:
-    """The inner layer."""
-    return _layer(Preflights, origins)
-
-
-def _layer(kind: type[CORSMiddleware], origins: str) -> list[Middleware]:
-    """A layer for these origins; none without any."""
-    if not origins:
-        return []
-    layer = Middleware(
-        kind,
-        allow_origins=origins.split(","),
-        allow_methods=METHODS,
-        allow_headers=REQUEST_HEADERS,
-        expose_headers=EXPOSED_HEADERS,
-    )
-    return [layer]
