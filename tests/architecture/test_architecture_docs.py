@@ -1,78 +1,85 @@
-"""docs/architecture.md names every package, and nothing that does not exist."""
+"""Documentation names code by what can be imported; docs/architecture.md names every package."""
 
 from __future__ import annotations
 
+import pkgutil
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.fixtures.source_names import module_of
+
 PAGE = "docs/architecture.md"
-ORIGINS = "## From the source documents"
 WALK = "## One scan, step by step"
-MAX_FILES_IN_WALK = 15
-MODULE = re.compile(r"`((?:\w+/)*\w+\.py)(?:: (\w+)(?:\.(\w+))?)?")
-FOLDER = re.compile(r"`((?:\w+/)+)`")
-NOT_PACKAGES = {"__pycache__", "vendor", "swagger-ui"}
+MAX_MODULES_IN_WALK = 15
+NAME = re.compile(r"`(siteatlas(?:\.\w+)+)")
+# A file, a unit of systemd, and a key of Parquet metadata.
+NOT_CODE = {"siteatlas.toml", "siteatlas.service", "siteatlas.as_of_seq"}
+PATH = re.compile(r"`(?:src/siteatlas/)?((?:\w+/)+(?:\w+\.py)?)(?=[`:])")
 
 
-def named_modules(page: str) -> Iterator[tuple[str, ...]]:
-    """Paths with the names said to be in them; first cells of the origin tables are skipped."""
-    text, _, origins = page.partition(ORIGINS)
-    cells = (line.split("|", 2)[-1] for line in origins.splitlines() if line.startswith("|"))
-    yield from MODULE.findall("\n".join((text, *cells)))
+def unknown_names(text: str) -> set[str]:
+    """The names of a page that cannot be imported."""
+    return {name for name in set(NAME.findall(text)) - NOT_CODE if not is_importable(name)}
 
 
-def missing_modules(page: str, project: Path) -> list[tuple[str, ...]]:
-    return [module for module in named_modules(page) if not exists(project, *module)]
-
-
-def exists(project: Path, path: str, *names: str) -> bool:
-    places = (project / "src/siteatlas" / path, project / path)
-    file = next((place for place in places if place.is_file()), None)
-    if file is None:
+def is_importable(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
         return False
-    code = file.read_text(encoding="utf-8")
-    return all(re.search(rf"\b{name}\b", code) for name in names if name)
+    return True
 
 
-def missing_folders(page: str, project: Path) -> set[str]:
-    package = project / "src/siteatlas"
-    folders = (path for path in package.rglob("*") if path.is_dir())
-    known = {
-        f"{folder.relative_to(package).as_posix()}/"
-        for folder in folders
-        if not NOT_PACKAGES & set(folder.relative_to(package).parts)
+def named_paths(text: str, package: Path) -> set[str]:
+    """The paths of modules and packages on a page: a name tells more, and it can be checked."""
+    folders = {"/".join(name.split(".")[1:]) + "/" for name in packages(package)}
+    rooms = {folder.partition("/")[0] for folder in folders}
+    return {
+        path
+        for path in PATH.findall(text)
+        if path in folders or (path.endswith(".py") and path.partition("/")[0] in rooms)
     }
-    return known - set(FOLDER.findall(page))
 
 
-@pytest.fixture
-def page(project: Path) -> str:
-    return (project / PAGE).read_text(encoding="utf-8")
+def packages(package: Path) -> set[str]:
+    return {module_of(file, package) for file in package.rglob("__init__.py")} - {package.name}
 
 
-def test_every_module_and_name_on_the_architecture_page_exists(page: str, project: Path):
-    assert len(list(named_modules(page))) > MAX_FILES_IN_WALK
-    assert missing_modules(page, project) == []
-
-
-def test_every_folder_of_the_package_is_on_the_architecture_page(page: str, project: Path):
-    assert missing_folders(page, project) == set()
-
-
-def test_one_scan_is_explained_by_few_files(page: str):
-    walk = page.partition(WALK)[2].partition("\n## ")[0]
-    files = {module[0] for module in MODULE.findall(walk)}
-    assert 0 < len(files) <= MAX_FILES_IN_WALK
-
-
-def test_a_wrong_module_a_wrong_name_and_a_missing_folder_are_noticed(page: str, project: Path):
-    wrong = page.replace("queue/claims.py: claim`", "queue/claims.py: no_such_name`")
-    wrong = wrong.replace("`main.py`", "`no_such_module.py`").replace("`net/`", "net")
-    assert {module[:2] for module in missing_modules(wrong, project)} == {
-        ("queue/claims.py", "no_such_name"),
-        ("no_such_module.py", ""),
+@pytest.fixture(scope="module")
+def pages(project: Path) -> dict[str, str]:
+    """Every page of the documentation, by its path."""
+    files = [*project.glob("*.md"), *(project / "docs").rglob("*.md")]
+    return {
+        file.relative_to(project).as_posix(): file.read_text(encoding="utf-8") for file in files
     }
-    assert missing_folders(wrong, project) == {"net/"}
+
+
+@pytest.mark.criterion("docs-correct")
+def test_every_name_of_the_documentation_can_be_imported(pages: dict[str, str]):
+    unknown = {path: names for path, text in pages.items() if (names := unknown_names(text))}
+    assert unknown == {}
+
+
+def test_the_documentation_names_no_source_file_by_its_path(pages: dict[str, str], package: Path):
+    named = {path: paths for path, text in pages.items() if (paths := named_paths(text, package))}
+    assert named == {}
+
+
+def test_every_package_is_on_the_architecture_page(pages: dict[str, str], package: Path):
+    assert packages(package) - set(NAME.findall(pages[PAGE])) == set()
+
+
+def test_one_scan_is_explained_by_few_modules(pages: dict[str, str]):
+    walk = pages[PAGE].partition(WALK)[2].partition("\n## ")[0]
+    assert 0 < len(set(NAME.findall(walk))) <= MAX_MODULES_IN_WALK
+
+
+def test_a_wrong_name_and_a_path_are_noticed(package: Path):
+    text = "`siteatlas.queue.claims.claim`, `siteatlas.queue.claims.gone`, `siteatlas.gone.claim()`"
+    assert unknown_names(text) == {"siteatlas.queue.claims.gone", "siteatlas.gone.claim"}
+    text = (
+        "`queue/claims.py`, `src/siteatlas/queue/claims.py: claim`, `queue/`, `scripts/`, `main.py`"
+    )
+    assert named_paths(text, package) == {"queue/claims.py", "queue/"}

@@ -12,6 +12,7 @@ from docs.generate import errors_page, own_errors
 
 def test_every_error_has_a_code_of_its_own():
     codes = Counter(cls.code for cls in own_errors())
+    assert codes
     assert [code for code, times in codes.items() if times > 1] == []
     assert [cls.__name__ for cls in own_errors() if "code" not in vars(cls)] == []
 
