@@ -313,8 +313,8 @@ MUTATIONS = (
         f"{STATEMENTS}",
         Edit(
             "siteatlas.catalog.url_copy.copy_urls",
-            "        await session.execute(BEGINNING)\n",
-            '        await driver.execute("SELECT 1")\n',
+            "if not driver.is_in_transaction():",
+            'if not await driver.fetchval("SELECT 1"):',
         ),
     ),
     mutation(
