@@ -2,8 +2,9 @@
 
 Changes are read in the order of their entries, a bounded number per request; a page is bounded in
 bytes, too. Few changes between the scans are found through the scans. Otherwise those of all scans
-that the feed retains are read, which have an index in this order. `entry_differences.py` puts the
-changes of an entry together.
+that the feed retains are read, which have an index in this order. `differences` puts the changes of
+an entry together: its first state and its last, where a URL that moved came from, and what became
+of one that moved away.
 """
 
 from __future__ import annotations
@@ -54,12 +55,44 @@ from siteatlas.errors import InputError, ScanNotFound
 from siteatlas.storage.models import ChangeKind
 from siteatlas.storage.schema import SCANS, SITEMAPS, URL_CHANGES
 
+# Changes of all scans that one request looks at.
+MAX_EXAMINED = 10_000
 # So many moves of one URL are followed.
 MAX_MOVES = 100
-_CHANGE = URL_CHANGES.c
-_SCAN = SCANS.c
-_NOTHING = cast(null(), JSONB())
-_COMMON = ("scan_id", "url_hash", "kind", "url", "not_after")
+
+Entry = tuple[UUID, int]
+LAST = (UUID(int=2**128 - 1), MAX_BIGINT)
+
+_change = URL_CHANGES.c
+_scan = SCANS.c
+_nothing = cast(null(), JSONB())
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedEntry:
+    """How one entry of a document differs between two scans; `before` and `after` as in the feed.
+
+    `previous_sitemap` is where a URL that moved was listed after the earlier scan. `before` is then
+    what was listed there, unless this document listed the URL as well.
+    """
+
+    kind: str
+    url: str
+    sitemap: str
+    sitemap_id: UUID
+    previous_sitemap: str | None
+    previous_sitemap_id: UUID | None
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    fields: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonPage(Page[ComparedEntry]):
+    """One page of differences between the numbers of two scans."""
+
+    from_seq: int = 0
+    to_seq: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,33 +107,203 @@ class NumberRange:
         return and_(number > self.start, number <= self.end)
 
 
+async def compare_scans(
+    session: AsyncSession,
+    domain_id: UUID,
+    scans: tuple[int, int],
+    *,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> ComparisonPage:
+    """The differences between an earlier and a later scan, in the order of (sitemap, hash)."""
+    start, end = [await _published_number(session, domain_id, scan) for scan in scans]
+    if start > end:
+        raise InputError("The first scan must be the earlier one.")
+    numbers = NumberRange(await find_past_number(session, domain_id, start), end)
+    scope = CursorScope("scan comparison", (domain_id, *scans))
+    after = scope.read(cursor, _parse_entry) or (UUID(int=0), MIN_BIGINT)
+    items, place, examined = await _read(session, domain_id, numbers, after, page_size(limit))
+    behind = None if place is None else scope.write(*place)
+    return ComparisonPage(items, behind, examined, start, end)
+
+
+async def _published_number(session: AsyncSession, domain_id: UUID, scan_id: int) -> int:
+    statement = select(SCANS.c.published_seq).where(
+        SCANS.c.id == scan_id, SCANS.c.domain_id == domain_id
+    )
+    number: int | None = (await session.execute(statement)).scalar()
+    if number is None:
+        raise ScanNotFound(f"Scan {scan_id} is not a published scan of this site.")
+    return number
+
+
+def _parse_entry(parts: Sequence[str]) -> Entry:
+    sitemap_id, url_hash = parts
+    return UUID(sitemap_id), parse_bigint(url_hash)
+
+
+async def _read(
+    session: AsyncSession, domain_id: UUID, numbers: NumberRange, after: Entry, size: int
+) -> tuple[list[ComparedEntry], Entry | None, int]:
+    changes, last, examined = await _next_changes(session, domain_id, numbers, after)
+    found = differences(changes, numbers).limit(size + 1)
+    room, items, place = PageCapacity(size), list[ComparedEntry](), after
+    async with aclosing(stream_rows(session, found, room)) as rows:
+        async for row in rows:
+            if room.is_full:
+                return items, place, examined
+            items.append(_compared(row))
+            room.add(items[-1])
+            place = (row.sitemap_id, row.url_hash)
+    return items, last, examined
+
+
+def _compared(row: Any) -> ComparedEntry:
+    before, after = shown_state(row.before), shown_state(row.after)
+    return ComparedEntry(
+        kind=row.kind,
+        url=row.url,
+        sitemap=row.sitemap,
+        sitemap_id=row.sitemap_id,
+        previous_sitemap=row.previous_sitemap,
+        previous_sitemap_id=row.previous_sitemap_id,
+        before=before,
+        after=after,
+        fields=changed_fields(before, after),
+    )
+
+
+async def _next_changes(
+    session: AsyncSession, domain_id: UUID, numbers: NumberRange, after: Entry
+) -> tuple[Select[Any], Entry | None, int]:
+    """The changes behind an entry to look at, the last entry if others follow, and their number."""
+    between = (await session.execute(_count_between(domain_id, numbers))).scalar_one()
+    if between <= MAX_EXAMINED:
+        return _changes_between(domain_id, numbers, after), None, between
+    end = (await session.execute(_window_end(domain_id, after))).one_or_none()
+    examined = 0 if end is None else end.changes
+    last = (end.sitemap_id, end.url_hash) if end is not None and examined == MAX_EXAMINED else None
+    return _changes(domain_id, after, last or LAST), last, examined
+
+
+def _scans_between(domain_id: UUID, numbers: NumberRange) -> Select[Any]:
+    of_site = SCANS.c.domain_id == domain_id
+    return select(SCANS.c.id).where(of_site, numbers.holds(SCANS.c.published_seq))
+
+
+def _count_between(domain_id: UUID, numbers: NumberRange) -> Select[Any]:
+    """How many changes a range of numbers has, up to one more than a request looks at."""
+    scans = _scans_between(domain_id, numbers).subquery("scans")
+    of_scan = (
+        select(URL_CHANGES.c.scan_id)
+        .where(URL_CHANGES.c.scan_id == scans.c.id)
+        .limit(MAX_EXAMINED + 1)
+        .correlate(scans)
+        .lateral("of_scan")
+    )
+    some = select(of_scan.c.scan_id).select_from(scans).join(of_scan, true())
+    return select(func.count()).select_from(some.limit(MAX_EXAMINED + 1).subquery("some"))
+
+
+def _changes_between(domain_id: UUID, numbers: NumberRange, after: Entry) -> Select[Any]:
+    in_range = URL_CHANGES.c.scan_id.in_(_scans_between(domain_id, numbers))
+    both = [
+        changes.where(in_range, tuple_(document, URL_CHANGES.c.url_hash) > tuple_(*after))
+        for changes, document in _sources()
+    ]
+    return select(union_all(*both).subquery("between"))
+
+
+def _sources() -> list[tuple[Select[Any], ColumnElement[UUID]]]:
+    changes = URL_CHANGES.c
+    return [(own_changes(), changes.sitemap_id), (departures(), changes.previous_sitemap_id)]
+
+
+def _window_end(domain_id: UUID, after: Entry) -> Select[Any]:
+    """The last entry of the next changes, and how many they are, from the indexes alone."""
+    both = [
+        _in_order(domain_id, after, LAST, changes.with_only_columns(*key), document, MAX_EXAMINED)
+        for changes, document in _sources()
+        for key in [(document.label("sitemap_id"), URL_CHANGES.c.url_hash)]
+    ]
+    found = union_all(*(select(one.limit(MAX_EXAMINED).subquery()) for one in both)).subquery()
+    order = (found.c.sitemap_id, found.c.url_hash)
+    window = select(found).order_by(*order).limit(MAX_EXAMINED).subquery("window")
+    last = select(window.c.sitemap_id, window.c.url_hash, func.count().over().label("changes"))
+    return last.order_by(window.c.sitemap_id.desc(), window.c.url_hash.desc()).limit(1)
+
+
+def _changes(domain_id: UUID, after: Entry, last: Entry) -> Select[Any]:
+    both = [_in_order(domain_id, after, last, *source, None) for source in _sources()]
+    return select(union_all(*(select(one.subquery()) for one in both)).subquery("changes"))
+
+
+def _in_order(
+    domain_id: UUID,
+    after: Entry,
+    last: Entry,
+    changes: Select[Any],
+    document: ColumnElement[UUID],
+    limit: int | None,
+) -> Select[Any]:
+    """Changes of a site behind an entry and up to another, document by document.
+
+    `limit` is how many of each document are read.
+    """
+    sitemap, url_hash = SITEMAPS.c.id, URL_CHANGES.c.url_hash
+    behind = case((sitemap == after[0], after[1]), else_=literal(MIN_BIGINT, BigInteger()))
+    up_to = case((sitemap == last[0], last[1]), else_=literal(MAX_BIGINT, BigInteger()))
+    of_document = (
+        changes.where(
+            document == sitemap,
+            or_(url_hash > behind, sitemap != after[0]),
+            url_hash >= behind,
+            url_hash <= up_to,
+        )
+        .order_by(url_hash)
+        .limit(limit)
+        .correlate(SITEMAPS)
+        .lateral("of_document")
+    )
+    return (
+        select(*of_document.c)
+        .select_from(SITEMAPS)
+        .join(of_document, true())
+        .where(SITEMAPS.c.domain_id == domain_id, sitemap >= after[0], sitemap <= last[0])
+        .order_by(sitemap, of_document.c.url_hash)
+    )
+
+
+_common_columns = ("scan_id", "url_hash", "kind", "url", "not_after")
+
+
 def own_changes() -> Select[Any]:
     """Changes of entries in their documents; before a URL moved to one, it was not listed there."""
-    before = case((_CHANGE.previous_sitemap_id.is_(None), _CHANGE.before), else_=_NOTHING)
+    before = case((_change.previous_sitemap_id.is_(None), _change.before), else_=_nothing)
     return select(
-        *(_CHANGE[name] for name in _COMMON),
-        _CHANGE.sitemap_id,
+        *(_change[name] for name in _common_columns),
+        _change.sitemap_id,
         before.label("before"),
-        _CHANGE.after,
-        _CHANGE.previous_sitemap_id.label("moved_from"),
-        _CHANGE.before.label("moved_state"),
-        null().cast(_CHANGE.sitemap_id.type).label("moved_to"),
-        _CHANGE.after.is_(None).label("is_over"),
+        _change.after,
+        _change.previous_sitemap_id.label("moved_from"),
+        _change.before.label("moved_state"),
+        null().cast(_change.sitemap_id.type).label("moved_to"),
+        _change.after.is_(None).label("is_over"),
     )
 
 
 def departures() -> Select[Any]:
     """The same changes for the entries that URLs moved from. `is_over`: the URL stayed nowhere."""
     return select(
-        *(_CHANGE[name] for name in _COMMON),
-        _CHANGE.previous_sitemap_id.label("sitemap_id"),
-        _CHANGE.before,
-        _NOTHING.label("after"),
-        null().cast(_CHANGE.sitemap_id.type).label("moved_from"),
-        _NOTHING.label("moved_state"),
-        _CHANGE.sitemap_id.label("moved_to"),
-        _CHANGE.after.is_(None).label("is_over"),
-    ).where(_CHANGE.previous_sitemap_id.is_not(None))
+        *(_change[name] for name in _common_columns),
+        _change.previous_sitemap_id.label("sitemap_id"),
+        _change.before,
+        _nothing.label("after"),
+        null().cast(_change.sitemap_id.type).label("moved_from"),
+        _nothing.label("moved_state"),
+        _change.sitemap_id.label("moved_to"),
+        _change.after.is_(None).label("is_over"),
+    ).where(_change.previous_sitemap_id.is_not(None))
 
 
 def differences(changes: Select[Any], numbers: NumberRange) -> Select[Any]:
@@ -130,7 +333,6 @@ def differences(changes: Select[Any], numbers: NumberRange) -> Select[Any]:
 
 
 def _kind(entries: CTE, origin: FromClause, fate: FromClause) -> ColumnElement[Any]:
-    """What happened to an entry, as the feed would call it."""
     return case(
         (entries.c.after.is_(None), func.coalesce(fate.c.kind, entries.c.end_kind)),
         (origin.c.is_left, ChangeKind.MOVED.value),
@@ -142,7 +344,6 @@ def _kind(entries: CTE, origin: FromClause, fate: FromClause) -> ColumnElement[A
 
 
 def _is_of(found: FromClause, entries: FromClause) -> ColumnElement[bool]:
-    """SQL condition: what was found by following a URL belongs to an entry."""
     return and_(found.c.key_sitemap == entries.c.sitemap_id, found.c.key_hash == entries.c.url_hash)
 
 
@@ -153,13 +354,12 @@ def _entries(changes: Select[Any], numbers: NumberRange) -> CTE:
     was no longer.
     """
     one = changes.order_by(None).subquery("one")
-    in_order = [_SCAN.published_seq, one.c.not_after]
+    in_order = [_scan.published_seq, one.c.not_after]
     backwards = [column.desc() for column in in_order]
     is_arrival = and_(one.c.before.is_(None), one.c.moved_to.is_(None))
     arrivals, ends = [is_arrival.desc(), *backwards], [one.c.after.is_not(None), *in_order]
 
     def first(column: ColumnElement[Any], order: list[Any], label: str) -> ColumnElement[Any]:
-        """The value of the first change of the entry in an order."""
         entry = [one.c.sitemap_id, one.c.url_hash]
         return func.first_value(column).over(partition_by=entry, order_by=order).label(label)
 
@@ -168,11 +368,11 @@ def _entries(changes: Select[Any], numbers: NumberRange) -> CTE:
             *(one.c[name] for name in ("sitemap_id", "url_hash", "url", "after")),
             first(one.c.before, in_order, "before"),
             first(one.c.kind, arrivals, "arrival_kind"),
-            first(_SCAN.published_seq, arrivals, "arrival_number"),
+            first(_scan.published_seq, arrivals, "arrival_number"),
             first(one.c.moved_from, arrivals, "moved_from"),
             first(one.c.moved_state, arrivals, "moved_state"),
             first(one.c.kind, ends, "end_kind"),
-            first(_SCAN.published_seq, ends, "end_number"),
+            first(_scan.published_seq, ends, "end_number"),
             first(one.c.moved_to, ends, "moved_to"),
             first(one.c.is_over, ends, "is_over"),
             func.row_number()
@@ -180,7 +380,7 @@ def _entries(changes: Select[Any], numbers: NumberRange) -> CTE:
             .label("place"),
         )
         .join(SCANS, SCANS.c.id == one.c.scan_id)
-        .where(numbers.holds(_SCAN.published_seq))
+        .where(numbers.holds(_scan.published_seq))
         .subquery("ranked")
     )
     listed_once = or_(ranked.c.before.is_not(None), ranked.c.after.is_not(None))
@@ -253,13 +453,12 @@ def _followed_back(entries: CTE, numbers: NumberRange) -> CTE:
 
 
 def _last_arrival(steps: CTE, numbers: NumberRange) -> LateralFromClause:
-    """The change by which a URL came to be listed in the document that it moved from later."""
-    came = or_(_CHANGE.before.is_(None), _CHANGE.previous_sitemap_id.is_not(None))
+    came = or_(_change.before.is_(None), _change.previous_sitemap_id.is_not(None))
     return (
         _changes_of(steps)
-        .add_columns(_CHANGE.previous_sitemap_id.label("moved_from"), _CHANGE.before.label("state"))
-        .where(came, _SCAN.published_seq > numbers.start, _SCAN.published_seq < steps.c.number)
-        .order_by(_SCAN.published_seq.desc())
+        .add_columns(_change.previous_sitemap_id.label("moved_from"), _change.before.label("state"))
+        .where(came, _scan.published_seq > numbers.start, _scan.published_seq < steps.c.number)
+        .order_by(_scan.published_seq.desc())
         .limit(1)
         .correlate(steps)
         .lateral("arrival")
@@ -270,11 +469,11 @@ def _first_state(last: FromClause, numbers: NumberRange) -> LateralFromClause:
     """What the first document listed before the range, if that changed before the URL moved on."""
     return (
         _changes_of(last)
-        .add_columns(_CHANGE.before)
+        .add_columns(_change.before)
         .where(
-            ~last.c.is_new, _SCAN.published_seq > numbers.start, _SCAN.published_seq < last.c.number
+            ~last.c.is_new, _scan.published_seq > numbers.start, _scan.published_seq < last.c.number
         )
-        .order_by(_SCAN.published_seq)
+        .order_by(_scan.published_seq)
         .limit(1)
         .correlate(last)
         .lateral("first_state")
@@ -282,12 +481,11 @@ def _first_state(last: FromClause, numbers: NumberRange) -> LateralFromClause:
 
 
 def _is_listed_again(last: FromClause, numbers: NumberRange) -> ColumnElement[bool]:
-    """SQL condition: at the end of the range, a document lists a URL that had moved on."""
     newest = (
         _changes_of(last)
-        .add_columns(_CHANGE.after)
-        .where(_SCAN.published_seq > last.c.number, _SCAN.published_seq <= numbers.end)
-        .order_by(_SCAN.published_seq.desc())
+        .add_columns(_change.after)
+        .where(_scan.published_seq > last.c.number, _scan.published_seq <= numbers.end)
+        .order_by(_scan.published_seq.desc())
         .limit(1)
         .correlate(last)
         .subquery("newest")
@@ -332,7 +530,6 @@ def _fates(entries: CTE, numbers: NumberRange) -> FromClause:
 
 
 def _followed(entries: CTE, numbers: NumberRange) -> CTE:
-    """The documents that URLs moved to, one after the other, up to the end of the range."""
     moved = and_(
         entries.c.before.is_not(None), entries.c.after.is_(None), entries.c.moved_to.is_not(None)
     )
@@ -364,18 +561,17 @@ def _followed(entries: CTE, numbers: NumberRange) -> CTE:
 
 
 def _next_end(steps: CTE, numbers: NumberRange) -> LateralFromClause:
-    """The change by which a document no longer listed a URL that had moved to it."""
     both: list[Select[Any]] = []
-    for source in (own_changes().where(_CHANGE.after.is_(None)), departures()):
+    for source in (own_changes().where(_change.after.is_(None)), departures()):
         one = source.subquery("one")
         changes = (
-            select(_SCAN.published_seq.label("number"), one.c.kind, one.c.moved_to, one.c.is_over)
+            select(_scan.published_seq.label("number"), one.c.kind, one.c.moved_to, one.c.is_over)
             .join(SCANS, SCANS.c.id == one.c.scan_id)
             .where(
                 one.c.sitemap_id == steps.c.sitemap_id,
                 one.c.url_hash == steps.c.key_hash,
-                _SCAN.published_seq > steps.c.number,
-                _SCAN.published_seq <= numbers.end,
+                _scan.published_seq > steps.c.number,
+                _scan.published_seq <= numbers.end,
             )
             .correlate(steps)
         )
@@ -385,219 +581,9 @@ def _next_end(steps: CTE, numbers: NumberRange) -> LateralFromClause:
 
 
 def _changes_of(place: FromClause) -> Select[Any]:
-    """The changes of a URL in the document to which it was followed, with number and kind."""
     return (
-        select(_SCAN.published_seq.label("number"), _CHANGE.kind)
+        select(_scan.published_seq.label("number"), _change.kind)
         .select_from(URL_CHANGES)
-        .join(SCANS, SCANS.c.id == _CHANGE.scan_id)
-        .where(_CHANGE.sitemap_id == place.c.sitemap_id, _CHANGE.url_hash == place.c.key_hash)
-    )
-
-
-# Changes of all scans that one request looks at.
-MAX_EXAMINED = 10_000
-FIRST = (UUID(int=0), MIN_BIGINT)
-LAST = (UUID(int=2**128 - 1), MAX_BIGINT)
-Entry = tuple[UUID, int]
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedEntry:
-    """How one entry of a document differs between two scans; `before` and `after` as in the feed.
-
-    `previous_sitemap` is where a URL that moved was listed after the earlier scan. `before` is then
-    what was listed there, unless this document listed the URL as well.
-    """
-
-    kind: str
-    url: str
-    sitemap: str
-    sitemap_id: UUID
-    previous_sitemap: str | None
-    previous_sitemap_id: UUID | None
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
-    fields: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonPage(Page[ComparedEntry]):
-    """One page of differences between the numbers of two scans."""
-
-    from_seq: int = 0
-    to_seq: int = 0
-
-
-async def compare_scans(
-    session: AsyncSession,
-    domain_id: UUID,
-    scans: tuple[int, int],
-    *,
-    limit: int | None = None,
-    cursor: str | None = None,
-) -> ComparisonPage:
-    """The differences between an earlier and a later scan, in the order of (sitemap, hash)."""
-    start, end = [await _published_number(session, domain_id, scan) for scan in scans]
-    if start > end:
-        raise InputError("The first scan must be the earlier one.")
-    numbers = NumberRange(await find_past_number(session, domain_id, start), end)
-    scope = CursorScope("scan comparison", (domain_id, *scans))
-    after = scope.read(cursor, _parse_entry) or FIRST
-    items, place, examined = await _read(session, domain_id, numbers, after, page_size(limit))
-    behind = None if place is None else scope.write(*place)
-    return ComparisonPage(items, behind, examined, start, end)
-
-
-async def _published_number(session: AsyncSession, domain_id: UUID, scan_id: int) -> int:
-    """The number of a published scan of a site; ScanNotFound if there is none."""
-    statement = select(SCANS.c.published_seq).where(
-        SCANS.c.id == scan_id, SCANS.c.domain_id == domain_id
-    )
-    number: int | None = (await session.execute(statement)).scalar()
-    if number is None:
-        raise ScanNotFound(f"Scan {scan_id} is not a published scan of this site.")
-    return number
-
-
-def _parse_entry(parts: Sequence[str]) -> Entry:
-    """The position in a comparison that a pagination cursor names."""
-    sitemap_id, url_hash = parts
-    return UUID(sitemap_id), parse_bigint(url_hash)
-
-
-async def _read(
-    session: AsyncSession, domain_id: UUID, numbers: NumberRange, after: Entry, size: int
-) -> tuple[list[ComparedEntry], Entry | None, int]:
-    """The differences behind an entry; the last entry looked at, None at the end of the list."""
-    changes, last, examined = await _next_changes(session, domain_id, numbers, after)
-    found = differences(changes, numbers).limit(size + 1)
-    room, items, place = PageCapacity(size), list[ComparedEntry](), after
-    async with aclosing(stream_rows(session, found, room)) as rows:
-        async for row in rows:
-            if room.is_full:
-                return items, place, examined
-            items.append(_compared(row))
-            room.add(items[-1])
-            place = (row.sitemap_id, row.url_hash)
-    return items, last, examined
-
-
-async def _next_changes(
-    session: AsyncSession, domain_id: UUID, numbers: NumberRange, after: Entry
-) -> tuple[Select[Any], Entry | None, int]:
-    """The changes behind an entry to look at, the last entry if others follow, and their number."""
-    between = (await session.execute(_count_between(domain_id, numbers))).scalar_one()
-    if between <= MAX_EXAMINED:
-        return _changes_between(domain_id, numbers, after), None, between
-    end = (await session.execute(_window_end(domain_id, after))).one_or_none()
-    examined = 0 if end is None else end.changes
-    last = (end.sitemap_id, end.url_hash) if end is not None and examined == MAX_EXAMINED else None
-    return _changes(domain_id, after, last or LAST), last, examined
-
-
-def _scans_between(domain_id: UUID, numbers: NumberRange) -> Select[Any]:
-    """The scans of a site whose numbers are in a range."""
-    of_site = SCANS.c.domain_id == domain_id
-    return select(SCANS.c.id).where(of_site, numbers.holds(SCANS.c.published_seq))
-
-
-def _count_between(domain_id: UUID, numbers: NumberRange) -> Select[Any]:
-    """How many changes a range of numbers has, up to one more than a request looks at."""
-    scans = _scans_between(domain_id, numbers).subquery("scans")
-    of_scan = (
-        select(URL_CHANGES.c.scan_id)
-        .where(URL_CHANGES.c.scan_id == scans.c.id)
-        .limit(MAX_EXAMINED + 1)
-        .correlate(scans)
-        .lateral("of_scan")
-    )
-    some = select(of_scan.c.scan_id).select_from(scans).join(of_scan, true())
-    return select(func.count()).select_from(some.limit(MAX_EXAMINED + 1).subquery("some"))
-
-
-def _changes_between(domain_id: UUID, numbers: NumberRange, after: Entry) -> Select[Any]:
-    """All changes of a range of numbers behind an entry, through the key of changes."""
-    in_range = URL_CHANGES.c.scan_id.in_(_scans_between(domain_id, numbers))
-    both = [
-        changes.where(in_range, tuple_(document, URL_CHANGES.c.url_hash) > tuple_(*after))
-        for changes, document in _sources()
-    ]
-    return select(union_all(*both).subquery("between"))
-
-
-def _sources() -> list[tuple[Select[Any], ColumnElement[UUID]]]:
-    """Changes of entries where they are, and where they moved from; with the documents."""
-    changes = URL_CHANGES.c
-    return [(own_changes(), changes.sitemap_id), (departures(), changes.previous_sitemap_id)]
-
-
-def _window_end(domain_id: UUID, after: Entry) -> Select[Any]:
-    """The last entry of the next changes, and how many they are, from the indexes alone."""
-    both = [
-        _in_order(domain_id, after, LAST, changes.with_only_columns(*key), document, MAX_EXAMINED)
-        for changes, document in _sources()
-        for key in [(document.label("sitemap_id"), URL_CHANGES.c.url_hash)]
-    ]
-    found = union_all(*(select(one.limit(MAX_EXAMINED).subquery()) for one in both)).subquery()
-    order = (found.c.sitemap_id, found.c.url_hash)
-    window = select(found).order_by(*order).limit(MAX_EXAMINED).subquery("window")
-    last = select(window.c.sitemap_id, window.c.url_hash, func.count().over().label("changes"))
-    return last.order_by(window.c.sitemap_id.desc(), window.c.url_hash.desc()).limit(1)
-
-
-def _changes(domain_id: UUID, after: Entry, last: Entry) -> Select[Any]:
-    """All changes of a site behind an entry and up to another."""
-    both = [_in_order(domain_id, after, last, *source, None) for source in _sources()]
-    return select(union_all(*(select(one.subquery()) for one in both)).subquery("changes"))
-
-
-def _in_order(
-    domain_id: UUID,
-    after: Entry,
-    last: Entry,
-    changes: Select[Any],
-    document: ColumnElement[UUID],
-    limit: int | None,
-) -> Select[Any]:
-    """Changes of a site behind an entry and up to another, document by document.
-
-    `limit` is how many of each document are read.
-    """
-    sitemap, url_hash = SITEMAPS.c.id, URL_CHANGES.c.url_hash
-    behind = case((sitemap == after[0], after[1]), else_=literal(MIN_BIGINT, BigInteger()))
-    up_to = case((sitemap == last[0], last[1]), else_=literal(MAX_BIGINT, BigInteger()))
-    of_document = (
-        changes.where(
-            document == sitemap,
-            or_(url_hash > behind, sitemap != after[0]),
-            url_hash >= behind,
-            url_hash <= up_to,
-        )
-        .order_by(url_hash)
-        .limit(limit)
-        .correlate(SITEMAPS)
-        .lateral("of_document")
-    )
-    return (
-        select(*of_document.c)
-        .select_from(SITEMAPS)
-        .join(of_document, true())
-        .where(SITEMAPS.c.domain_id == domain_id, sitemap >= after[0], sitemap <= last[0])
-        .order_by(sitemap, of_document.c.url_hash)
-    )
-
-
-def _compared(row: Any) -> ComparedEntry:
-    """The view of one difference."""
-    before, after = shown_state(row.before), shown_state(row.after)
-    return ComparedEntry(
-        kind=row.kind,
-        url=row.url,
-        sitemap=row.sitemap,
-        sitemap_id=row.sitemap_id,
-        previous_sitemap=row.previous_sitemap,
-        previous_sitemap_id=row.previous_sitemap_id,
-        before=before,
-        after=after,
-        fields=changed_fields(before, after),
+        .join(SCANS, SCANS.c.id == _change.scan_id)
+        .where(_change.sitemap_id == place.c.sitemap_id, _change.url_hash == place.c.key_hash)
     )

@@ -104,10 +104,10 @@ async def test_many_changes_are_settled_in_batches(
     monkeypatch.setattr(settlement, "GROUPS_PER_BATCH", 1)
     monkeypatch.setattr(SiteSize, "lookup", lambda *_: lookup)
     monkeypatch.setattr(Lookup, "changes_per_batch", 4)
-    small = {lookup: change_classification._classify_arrivals(lookup)}
-    monkeypatch.setattr(change_classification, "CLASSIFY_ARRIVALS", small)
-    small = {lookup: change_classification._classify_departures(lookup)}
-    monkeypatch.setattr(change_classification, "CLASSIFY_DEPARTURES", small)
+    small = {lookup: change_classification._arrivals_statement(lookup)}
+    monkeypatch.setattr(change_classification, "_arrival_statements", small)
+    small = {lookup: change_classification._departures_statement(lookup)}
+    monkeypatch.setattr(change_classification, "_departure_statements", small)
     small = removed_urls._removal_statement(whole_documents=False)
     monkeypatch.setattr(removed_urls, "_remove_missing", small)
     scan = await site.scan()
