@@ -30,7 +30,7 @@ WAITS = """
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A COPY is stalled as soon as it waits for its client."""
     monkeypatch.setattr(stalled_copies, "STALLED_SECONDS", 0)
-    monkeypatch.setattr(stalled_copies, "END_STALLED", stalled_copies._end_stalled())
+    monkeypatch.setattr(stalled_copies, "_end_stalled", stalled_copies._end_stalled_statement())
 
 
 async def connect(server: PostgresServer, name: str, **settings: str) -> Any:

@@ -1,10 +1,11 @@
-"""Records changes of entries together with the rows that they describe.
+"""Changes of entries, recorded together with the rows that they describe, and taken over.
 
 The changes of a scan become visible when it is published; there their kinds are judged for the
 whole site. Here, `added` is new to its document and `back` was removed from it. `before` is read
 and locked by the statement that changes the row; it is null for an entry that was not listed, as
 `after` is for one that is no longer. Two changes of one entry in one scan keep the first `before`
-and the last `after`. Documents that are read silently are not among the `reported` ones.
+and the last `after`. Documents that are read silently are not among the `reported` ones. A scan
+takes over the changes of scans that ended without being published (`take_over_changes`).
 """
 
 from __future__ import annotations
@@ -34,9 +35,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy import (
-    bindparam as bind,
-)
 from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.dml import ReturningUpdate
@@ -54,12 +52,9 @@ from siteatlas.storage.schema import FEED_EVENTS, SCANS, SITEMAP_URLS, URL_CHANG
 
 # The documents whose changes are recorded, with the time of their last complete read.
 Reported = Mapping[UUID, datetime | None]
+CHANGES_PER_BATCH = 5_000
 
-# As `datetime.isoformat` writes it, whatever the time zone of the session.
-ISO_FORMAT = 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'
-PLAIN_STATE = ("lastmod_text", "changefreq", "priority")
-COMPARED = ("lastmod", "fingerprint", "lastmod_text")
-CHANGE_COLUMNS = (
+_change_columns = (
     "scan_id",
     "sitemap_id",
     "url_hash",
@@ -70,9 +65,195 @@ CHANGE_COLUMNS = (
     "not_before",
     "not_after",
 )
-_SCAN = bind("p_scan_id", type_=BigInteger())
-_ROW = SITEMAP_URLS.c
-NOTHING = cast(null(), JSONB())
+_scan = bindparam("p_scan_id", type_=BigInteger())
+_row = SITEMAP_URLS.c
+_nothing = cast(null(), JSONB())
+
+
+async def record_added(
+    session: AsyncSession, rows: UrlRows, reported: Reported, *, scan_id: int
+) -> None:
+    """Record that rows which were just stored are new to their documents."""
+    keys = UrlKeys()
+    first = 0
+    for sitemap_id, count in rows.runs:
+        if sitemap_id in reported:
+            keys.append(sitemap_id, rows.url_hash[first : first + count])
+        first += count
+    for some in keys.parts():
+        await session.execute(_record_added, _reported_values(some, reported, scan_id))
+
+
+async def change_urls(
+    session: AsyncSession,
+    rows: UrlRows,
+    reported: Reported,
+    *,
+    scan_id: int,
+    only_later: bool = False,
+) -> None:
+    """Update listed URLs and record how they changed; see `update_urls` for silent reads.
+
+    `only_later`: those that have a later date than the stored ones.
+    """
+    if not rows:
+        return
+    if not only_later and reported.keys().isdisjoint(rows.sitemap_ids()):
+        await update_urls(session, rows)
+        return
+    values = _reported_values(rows, reported, scan_id)
+    await session.execute(_change_rows, values | {"p_only_later": only_later})
+
+
+async def expire_urls(
+    session: AsyncSession, keys: UrlKeys, reported: Reported, *, scan_id: int
+) -> None:
+    """Set URLs to removed at once: of a window, or by a read that is silent."""
+    for some in keys.parts():
+        await session.execute(_expire_rows, _reported_values(some, reported, scan_id))
+
+
+async def mark_missing(session: AsyncSession, keys: UrlKeys, *, scan_id: int) -> None:
+    """Mark URLs as missing since this scan, unless they are already."""
+    for some in keys.parts():
+        await session.execute(_mark_missing, some.parameters() | {"p_scan_id": scan_id})
+
+
+def _reported_values(rows: UrlRows | UrlKeys, reported: Reported, scan_id: int) -> dict[str, Any]:
+    values = rows.parameters()
+    documents = values["p_sitemap_ids"]
+    return values | {
+        "p_scan_id": scan_id,
+        "p_reported": [document in reported for document in documents],
+        "p_not_before": [reported.get(document) for document in documents],
+    }
+
+
+def _record_added_statement() -> Insert:
+    keys = unnested_keys()
+    added = select(
+        _scan,
+        _row.sitemap_id,
+        _row.url_hash,
+        literal(ChangeKind.ADDED.value),
+        _row.url,
+        _nothing,
+        listed_state(_row),
+        _not_before(keys),
+        func.now(),
+    ).join_from(keys, SITEMAP_URLS, _of_same_entry(keys))
+    return merged_changes(insert(URL_CHANGES).from_select(list(_change_columns), added))
+
+
+def _change_rows_statement() -> Insert:
+    """The UPDATE of listed entries and, for those that differ, the INSERT of changes.
+
+    With `p_only_later`, rows that are older than the stored ones are left out: of several listings
+    of a URL the latest counts.
+    """
+    rows = unnested_rows()
+    earliest = literal(EARLIEST, DateTime(timezone=True))
+    new_date = func.coalesce(rows.c.lastmod, earliest)
+    old_date = func.coalesce(_row.lastmod, earliest)
+    is_later = or_(
+        new_date > old_date,
+        and_(new_date == old_date, rows.c.fingerprint > _row.fingerprint),
+    )
+    old = (
+        select(*rows.c, *_old_columns()[1:])
+        .join_from(rows, SITEMAP_URLS, _of_same_entry(rows))
+        .where(or_(~bindparam("p_only_later", type_=Boolean()), is_later))
+        .with_for_update(of=SITEMAP_URLS)
+        .cte("old")
+    )
+    values = {name: old.c[name] for name in LISTED_VALUES}
+    was_removed = old.c.old_removed_at.is_not(None)
+    differs = or_(
+        was_removed,
+        *(
+            old.c[f"old_{name}"].is_distinct_from(old.c[name])
+            for name in ("lastmod", "fingerprint", "lastmod_text")
+        ),
+    )
+    changed = select(
+        _scan,
+        old.c.sitemap_id,
+        old.c.url_hash,
+        case((was_removed, ChangeKind.BACK.value), else_=ChangeKind.CHANGED.value),
+        old.c.url,
+        case((was_removed, _nothing), else_=listed_state(_OldState(old))),
+        listed_state(old.c),
+        _not_before(old),
+        func.now(),
+    ).where(_reported(old), differs)
+    return _insert_with(changed, _update_of(old, **values, missing_scan_id=None, removed_at=None))
+
+
+def _expire_rows_statement() -> Insert:
+    keys = unnested_keys()
+    old = (
+        select(*keys.c, *_old_columns())
+        .join_from(keys, SITEMAP_URLS, _of_same_entry(keys))
+        .where(_row.removed_at.is_(None))
+        .with_for_update(of=SITEMAP_URLS)
+        .cte("old")
+    )
+    expired = select(
+        _scan,
+        old.c.sitemap_id,
+        old.c.url_hash,
+        literal(ChangeKind.EXPIRED.value),
+        old.c.url,
+        listed_state(_OldState(old)),
+        _nothing,
+        _not_before(old),
+        func.now(),
+    ).where(_reported(old))
+    return _insert_with(expired, _update_of(old, removed_at=func.now(), missing_scan_id=None))
+
+
+def _mark_missing_statement() -> Any:
+    keys = unnested_keys()
+    return (
+        update(SITEMAP_URLS)
+        .where(_of_same_entry(keys), _row.missing_scan_id.is_(None), _row.removed_at.is_(None))
+        .values(missing_scan_id=_scan)
+    )
+
+
+class _OldState:
+    def __init__(self, old: CTE) -> None:
+        self.lastmod = old.c.old_lastmod
+        self.lastmod_text = old.c.old_lastmod_text
+        self.changefreq = old.c.old_changefreq
+        self.priority = old.c.old_priority
+        self.extras = old.c.old_extras
+
+
+def _old_columns() -> list[ColumnElement[Any]]:
+    names = (*LISTED_VALUES, "removed_at")
+    return [_row.url, *(_row[name].label(f"old_{name}") for name in names)]
+
+
+def _of_same_entry(rows: FromClause) -> ColumnElement[bool]:
+    return and_(_row.sitemap_id == rows.c.sitemap_id, _row.url_hash == rows.c.url_hash)
+
+
+def _reported(rows: FromClause) -> ColumnElement[bool]:
+    return of_document("reported", Boolean(), rows.c.place)
+
+
+def _not_before(rows: FromClause) -> ColumnElement[Any]:
+    return of_document("not_before", DateTime(timezone=True), rows.c.place)
+
+
+def _update_of(old: CTE, **values: Any) -> ReturningUpdate[Any]:
+    return update(SITEMAP_URLS).where(_of_same_entry(old)).values(**values).returning(_row.url_hash)
+
+
+def _insert_with(changes: Any, updated: ReturningUpdate[Any]) -> Insert:
+    statement = insert(URL_CHANGES).from_select(list(_change_columns), changes)
+    return merged_changes(statement.add_cte(updated.cte("updated")))
 
 
 def listed_state(row: Any) -> ColumnElement[Any]:
@@ -81,27 +262,17 @@ def listed_state(row: Any) -> ColumnElement[Any]:
     `lastmod_text` is what is stored in addition to `lastmod`, not what was listed. `row` has the
     columns of `sitemap_urls` as attributes.
     """
-    moment = func.to_char(func.timezone("UTC", row.lastmod), ISO_FORMAT)
-    pairs = [part for name in PLAIN_STATE for part in (literal(name), getattr(row, name))]
+    # As `datetime.isoformat` writes it, whatever the time zone of the session.
+    moment = func.to_char(func.timezone("UTC", row.lastmod), 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')
+    pairs = [
+        part
+        for name in ("lastmod_text", "changefreq", "priority")
+        for part in (literal(name), getattr(row, name))
+    ]
     plain = func.jsonb_strip_nulls(func.jsonb_build_object(literal("lastmod"), moment, *pairs))
     extras = func.jsonb_build_object(literal("extras"), row.extras)
     return cast(plain, JSONB()).op("||")(
         case((row.extras.is_(None), cast(literal("{}"), JSONB())), else_=cast(extras, JSONB()))
-    )
-
-
-def merged_kind(earlier: Any, later: Any) -> ColumnElement[Any]:
-    """The kind of two changes of one entry, of which the first `before` and last `after` are kept.
-
-    What has moved stays so while it is listed: the row that it moved from is removed already. A
-    resumed scan may change it again.
-    """
-    return case(
-        (later.after.is_(None), later.kind),
-        (earlier.kind == ChangeKind.MOVED, earlier.kind),
-        (earlier.before.is_not(None), ChangeKind.CHANGED.value),
-        (earlier.after.is_not(None), earlier.kind),
-        else_=later.kind,
     )
 
 
@@ -135,6 +306,21 @@ def merged_earlier_changes(statement: Insert) -> Insert:
     )
 
 
+def merged_kind(earlier: Any, later: Any) -> ColumnElement[Any]:
+    """The kind of two changes of one entry, of which the first `before` and last `after` are kept.
+
+    What has moved stays so while it is listed: the row that it moved from is removed already. A
+    resumed scan may change it again.
+    """
+    return case(
+        (later.after.is_(None), later.kind),
+        (earlier.kind == ChangeKind.MOVED, earlier.kind),
+        (earlier.before.is_not(None), ChangeKind.CHANGED.value),
+        (earlier.after.is_not(None), earlier.kind),
+        else_=later.kind,
+    )
+
+
 def insert_departures(moves: FromClause, evidence: ColumnElement[Any]) -> Insert:
     """The INSERT of the departures of moved URLs from the documents that they were in.
 
@@ -155,211 +341,13 @@ def insert_departures(moves: FromClause, evidence: ColumnElement[Any]) -> Insert
     return merged_earlier_changes(statement)
 
 
-class _OldState:
-    """The columns of the rows as they were, in the CTE that locks them."""
-
-    def __init__(self, old: CTE) -> None:
-        self.lastmod = old.c.old_lastmod
-        self.lastmod_text = old.c.old_lastmod_text
-        self.changefreq = old.c.old_changefreq
-        self.priority = old.c.old_priority
-        self.extras = old.c.old_extras
-
-
-def _of_same_entry(rows: FromClause) -> ColumnElement[bool]:
-    """The join of given rows with the stored ones."""
-    return and_(_ROW.sitemap_id == rows.c.sitemap_id, _ROW.url_hash == rows.c.url_hash)
-
-
-def _reported(rows: FromClause) -> ColumnElement[bool]:
-    return of_document("reported", Boolean(), rows.c.place)
-
-
-def _not_before(rows: FromClause) -> ColumnElement[Any]:
-    return of_document("not_before", DateTime(timezone=True), rows.c.place)
-
-
-def _old_columns() -> list[ColumnElement[Any]]:
-    """The listed values of stored rows, and whether they were listed at all."""
-    names = (*LISTED_VALUES, "removed_at")
-    return [_ROW.url, *(_ROW[name].label(f"old_{name}") for name in names)]
-
-
-def _record_added() -> Insert:
-    """The INSERT of changes for rows that were just stored."""
-    keys = unnested_keys()
-    added = select(
-        _SCAN,
-        _ROW.sitemap_id,
-        _ROW.url_hash,
-        literal(ChangeKind.ADDED.value),
-        _ROW.url,
-        NOTHING,
-        listed_state(_ROW),
-        _not_before(keys),
-        func.now(),
-    ).join_from(keys, SITEMAP_URLS, _of_same_entry(keys))
-    return merged_changes(insert(URL_CHANGES).from_select(list(CHANGE_COLUMNS), added))
-
-
-def _change_rows() -> Insert:
-    """The UPDATE of listed entries and, for those that differ, the INSERT of changes.
-
-    With `p_only_later`, rows that are older than the stored ones are left out: of several listings
-    of a URL the latest counts.
-    """
-    rows = unnested_rows()
-    earliest = literal(EARLIEST, DateTime(timezone=True))
-    new_date = func.coalesce(rows.c.lastmod, earliest)
-    old_date = func.coalesce(_ROW.lastmod, earliest)
-    is_later = or_(
-        new_date > old_date,
-        and_(new_date == old_date, rows.c.fingerprint > _ROW.fingerprint),
-    )
-    old = (
-        select(*rows.c, *_old_columns()[1:])
-        .join_from(rows, SITEMAP_URLS, _of_same_entry(rows))
-        .where(or_(~bind("p_only_later", type_=Boolean()), is_later))
-        .with_for_update(of=SITEMAP_URLS)
-        .cte("old")
-    )
-    values = {name: old.c[name] for name in LISTED_VALUES}
-    was_removed = old.c.old_removed_at.is_not(None)
-    differs = or_(
-        was_removed,
-        *(old.c[f"old_{name}"].is_distinct_from(old.c[name]) for name in COMPARED),
-    )
-    changed = select(
-        _SCAN,
-        old.c.sitemap_id,
-        old.c.url_hash,
-        case((was_removed, ChangeKind.BACK.value), else_=ChangeKind.CHANGED.value),
-        old.c.url,
-        case((was_removed, NOTHING), else_=listed_state(_OldState(old))),
-        listed_state(old.c),
-        _not_before(old),
-        func.now(),
-    ).where(_reported(old), differs)
-    return _insert_with(changed, _update_of(old, **values, missing_scan_id=None, removed_at=None))
-
-
-def _expire_rows() -> Insert:
-    """The UPDATE of entries that are no longer listed, and the INSERT of changes."""
-    keys = unnested_keys()
-    old = (
-        select(*keys.c, *_old_columns())
-        .join_from(keys, SITEMAP_URLS, _of_same_entry(keys))
-        .where(_ROW.removed_at.is_(None))
-        .with_for_update(of=SITEMAP_URLS)
-        .cte("old")
-    )
-    expired = select(
-        _SCAN,
-        old.c.sitemap_id,
-        old.c.url_hash,
-        literal(ChangeKind.EXPIRED.value),
-        old.c.url,
-        listed_state(_OldState(old)),
-        NOTHING,
-        _not_before(old),
-        func.now(),
-    ).where(_reported(old))
-    return _insert_with(expired, _update_of(old, removed_at=func.now(), missing_scan_id=None))
-
-
-def _update_of(old: CTE, **values: Any) -> ReturningUpdate[Any]:
-    """The UPDATE of the rows that a CTE has locked."""
-    return update(SITEMAP_URLS).where(_of_same_entry(old)).values(**values).returning(_ROW.url_hash)
-
-
-def _insert_with(changes: Any, updated: ReturningUpdate[Any]) -> Insert:
-    """The INSERT of changes, with the UPDATE of the rows that they describe."""
-    statement = insert(URL_CHANGES).from_select(list(CHANGE_COLUMNS), changes)
-    return merged_changes(statement.add_cte(updated.cte("updated")))
-
-
-def _mark_missing() -> Any:
-    """The UPDATE of entries that a complete read did not show."""
-    keys = unnested_keys()
-    return (
-        update(SITEMAP_URLS)
-        .where(_of_same_entry(keys), _ROW.missing_scan_id.is_(None), _ROW.removed_at.is_(None))
-        .values(missing_scan_id=_SCAN)
-    )
-
-
 # Statements of every scan are built once: building one takes as long as running it.
-RECORD_ADDED = _record_added()
-CHANGE_ROWS = _change_rows()
-EXPIRE_ROWS = _expire_rows()
-MARK_MISSING = _mark_missing()
-
-
-async def record_added(
-    session: AsyncSession, rows: UrlRows, reported: Reported, *, scan_id: int
-) -> None:
-    """Record that rows which were just stored are new to their documents."""
-    keys = UrlKeys()
-    first = 0
-    for sitemap_id, count in rows.runs:
-        if sitemap_id in reported:
-            keys.append(sitemap_id, rows.url_hash[first : first + count])
-        first += count
-    for some in keys.parts():
-        await session.execute(RECORD_ADDED, _reported_values(some, reported, scan_id))
-
-
-async def change_urls(
-    session: AsyncSession,
-    rows: UrlRows,
-    reported: Reported,
-    *,
-    scan_id: int,
-    only_later: bool = False,
-) -> None:
-    """Update listed URLs and record how they changed; see `update_urls` for silent reads.
-
-    `only_later`: those that have a later date than the stored ones.
-    """
-    if not rows:
-        return
-    if not only_later and reported.keys().isdisjoint(rows.sitemap_ids()):
-        await update_urls(session, rows)
-        return
-    values = _reported_values(rows, reported, scan_id)
-    await session.execute(CHANGE_ROWS, values | {"p_only_later": only_later})
-
-
-async def expire_urls(
-    session: AsyncSession, keys: UrlKeys, reported: Reported, *, scan_id: int
-) -> None:
-    """Set URLs to removed at once: of a window, or by a read that is silent."""
-    for some in keys.parts():
-        await session.execute(EXPIRE_ROWS, _reported_values(some, reported, scan_id))
-
-
-async def mark_missing(session: AsyncSession, keys: UrlKeys, *, scan_id: int) -> None:
-    """Mark URLs as missing since this scan, unless they are already."""
-    for some in keys.parts():
-        await session.execute(MARK_MISSING, some.parameters() | {"p_scan_id": scan_id})
-
-
-def _reported_values(rows: UrlRows | UrlKeys, reported: Reported, scan_id: int) -> dict[str, Any]:
-    """The parameters of rows, and of their documents."""
-    values = rows.parameters()
-    documents = values["p_sitemap_ids"]
-    return values | {
-        "p_scan_id": scan_id,
-        "p_reported": [document in reported for document in documents],
-        "p_not_before": [reported.get(document) for document in documents],
-    }
-
-
-CHANGES_PER_BATCH = 5_000
-# Scans of a site do not overlap, so older ones have been taken over. A day for a clock set back.
-CLOCK_TOLERANCE = timedelta(days=1)
-_NEW = bindparam("new_scan", type_=BigInteger())
-_OLD = bindparam("old_scan", type_=BigInteger())
+_record_added = _record_added_statement()
+_change_rows = _change_rows_statement()
+_expire_rows = _expire_rows_statement()
+_mark_missing = _mark_missing_statement()
+_new_scan = bindparam("new_scan", type_=BigInteger())
+_old_scan = bindparam("old_scan", type_=BigInteger())
 
 
 def leftover_scans(domain_id: Any, scan_id: Any) -> Select[Any]:
@@ -382,7 +370,9 @@ def leftover_scans(domain_id: Any, scan_id: Any) -> Select[Any]:
             or_(
                 last.is_(None),
                 SCANS.c.finished_at.is_(None),
-                SCANS.c.finished_at > last - CLOCK_TOLERANCE,
+                # Scans of a site do not overlap, so older ones have been taken over.
+                # A day for a clock set back.
+                SCANS.c.finished_at > last - timedelta(days=1),
             ),
             or_(
                 select(URL_CHANGES.c.scan_id).where(URL_CHANGES.c.scan_id == SCANS.c.id).exists(),
@@ -395,12 +385,27 @@ def leftover_scans(domain_id: Any, scan_id: Any) -> Select[Any]:
     )
 
 
-def _splitting_moves() -> Any:
-    """Turn a batch of moves of a scan into arrivals, and departures from the previous documents."""
+_find_leftovers = leftover_scans(bindparam("of_domain", type_=SCANS.c.domain_id.type), _new_scan)
+
+
+async def find_leftover_scans(
+    session: AsyncSession, domain_id: UUID, *, new_scan: int
+) -> list[int]:
+    """The scans of a site whose changes a new one takes over, the latest first."""
+    values = {"of_domain": domain_id, "new_scan": new_scan}
+    return list((await session.scalars(_find_leftovers, values)).all())
+
+
+async def split_moves(session: AsyncSession, scan_id: int) -> bool:
+    """Split a batch of the moves of an unpublished scan; False if there are none."""
+    return bool((await session.execute(_split_moves, {"old_scan": scan_id})).all())
+
+
+def _split_moves_statement() -> Any:
     keys = (URL_CHANGES.c.scan_id, URL_CHANGES.c.sitemap_id, URL_CHANGES.c.url_hash)
     moves = (
         select(URL_CHANGES)
-        .where(URL_CHANGES.c.scan_id == _OLD, URL_CHANGES.c.kind == ChangeKind.MOVED)
+        .where(URL_CHANGES.c.scan_id == _old_scan, URL_CHANGES.c.kind == ChangeKind.MOVED)
         .limit(CHANGES_PER_BATCH)
         .cte("moves")
     )
@@ -414,43 +419,12 @@ def _splitting_moves() -> Any:
     return insert_departures(moves, evidence).add_cte(arrivals).returning(literal(1))
 
 
-def _taking_over() -> Any:
-    """Move a batch of changes to another scan; its own changes are later ones."""
-    keys = (URL_CHANGES.c.scan_id, URL_CHANGES.c.sitemap_id, URL_CHANGES.c.url_hash)
-    batch = select(*keys).where(URL_CHANGES.c.scan_id == _OLD).limit(CHANGES_PER_BATCH).cte("batch")
-    taken = (
-        delete(URL_CHANGES)
-        .where(*(key == batch.c[key.name] for key in keys))
-        .returning(*URL_CHANGES.c)
-        .cte("taken")
-    )
-    others = [column for column in taken.c if column.name != "scan_id"]
-    rows = select(_NEW.label("scan_id"), *others).order_by(taken.c.sitemap_id, taken.c.url_hash)
-    added = insert(URL_CHANGES).from_select(["scan_id", *(c.name for c in others)], rows)
-    return merged_earlier_changes(added).returning(literal(1))
-
-
-SPLIT_MOVES = _splitting_moves()
-TAKE_OVER = _taking_over()
-LEFTOVERS = leftover_scans(bindparam("of_domain", type_=SCANS.c.domain_id.type), _NEW)
-TAKE_OVER_EVENTS = (
+_split_moves = _split_moves_statement()
+_take_over_events = (
     update(FEED_EVENTS)
-    .where(FEED_EVENTS.c.scan_id == _OLD, FEED_EVENTS.c.seq.is_(None))
-    .values(scan_id=_NEW)
+    .where(FEED_EVENTS.c.scan_id == _old_scan, FEED_EVENTS.c.seq.is_(None))
+    .values(scan_id=_new_scan)
 )
-
-
-async def find_leftover_scans(
-    session: AsyncSession, domain_id: UUID, *, new_scan: int
-) -> list[int]:
-    """The scans of a site whose changes a new one takes over, the latest first."""
-    values = {"of_domain": domain_id, "new_scan": new_scan}
-    return list((await session.scalars(LEFTOVERS, values)).all())
-
-
-async def split_moves(session: AsyncSession, scan_id: int) -> bool:
-    """Split a batch of the moves of an unpublished scan; False if there are none."""
-    return bool((await session.execute(SPLIT_MOVES, {"old_scan": scan_id})).all())
 
 
 async def take_over_changes(session: AsyncSession, old_scan: int, new_scan: int) -> bool:
@@ -461,6 +435,31 @@ async def take_over_changes(session: AsyncSession, old_scan: int, new_scan: int)
     values = {"old_scan": old_scan, "new_scan": new_scan}
     if await split_moves(session, old_scan):
         return True
-    await session.execute(TAKE_OVER_EVENTS, values)
-    taken = (await session.execute(TAKE_OVER, values)).all()
+    await session.execute(_take_over_events, values)
+    taken = (await session.execute(_take_over, values)).all()
     return len(taken) == CHANGES_PER_BATCH
+
+
+def _take_over_statement() -> Any:
+    keys = (URL_CHANGES.c.scan_id, URL_CHANGES.c.sitemap_id, URL_CHANGES.c.url_hash)
+    batch = (
+        select(*keys)
+        .where(URL_CHANGES.c.scan_id == _old_scan)
+        .limit(CHANGES_PER_BATCH)
+        .cte("batch")
+    )
+    taken = (
+        delete(URL_CHANGES)
+        .where(*(key == batch.c[key.name] for key in keys))
+        .returning(*URL_CHANGES.c)
+        .cte("taken")
+    )
+    others = [column for column in taken.c if column.name != "scan_id"]
+    rows = select(_new_scan.label("scan_id"), *others).order_by(
+        taken.c.sitemap_id, taken.c.url_hash
+    )
+    added = insert(URL_CHANGES).from_select(["scan_id", *(c.name for c in others)], rows)
+    return merged_earlier_changes(added).returning(literal(1))
+
+
+_take_over = _take_over_statement()

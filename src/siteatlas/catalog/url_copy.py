@@ -1,9 +1,11 @@
-"""Ends statements whose client disappeared in the middle of them: no timeout of the server does.
+"""New rows of `sitemap_urls`, held column by column and sent by COPY in the binary format.
 
-A backend that waits for the client inside COPY ignores every timeout of PostgreSQL. So does one
-that has parsed a statement and waits for its parameters: the driver sends the two in turn, and
-only a backend at the end of a statement counts as idle. Their uncommitted rows and locks
-block others: the next writer of the same documents, and rescues, which skip locked jobs.
+`UrlRows` collects the rows of many documents; `copy_urls` sends those that are not stored yet.
+`terminate_stalled_copies` ends statements whose client disappeared in the middle of them, which no
+timeout of the server does: a backend that waits for the client inside COPY ignores every timeout of
+PostgreSQL. So does one that has parsed a statement and waits for its parameters: the driver sends
+the two in turn, and only a backend at the end of a statement counts as idle. Their uncommitted rows
+and locks block others: the next writer of the same documents, and rescues, which skip locked jobs.
 """
 
 from __future__ import annotations
@@ -26,6 +28,18 @@ from siteatlas.storage.copying import copy_fault, copy_time_limit
 from siteatlas.storage.engine import APPLICATION_NAME, BACKUP_NAME
 from siteatlas.storage.models import SitemapUrl
 
+COLUMNS = (
+    "sitemap_id",
+    "url_hash",
+    "url",
+    "lastmod",
+    "changefreq",
+    "priority",
+    "extras",
+    "fingerprint",
+    "lastmod_text",
+    "entry_digest",
+)
 LINE_BREAK = "\n"
 KEYS_PER_STATEMENT = 10_000
 # About the memory of a row without its extras.
@@ -36,14 +50,10 @@ MICROSECOND = timedelta(microseconds=1)
 # The date of an entry without one: before all others.
 NO_DATE = -(1 << 63)
 NO_DIGEST = 0
-
-
-def date_numbers(lastmods: Iterable[datetime | None]) -> list[int]:
-    """Dates as PostgreSQL stores them: microseconds since 2000."""
-    return [
-        NO_DATE if moment is None else (moment - POSTGRES_EPOCH) // MICROSECOND
-        for moment in lastmods
-    ]
+COPY_SECONDS = 30
+# A living worker gives up its COPY before that, and sends parameters at once.
+STALLED_SECONDS = COPY_SECONDS + 10
+NULL = b"\xff\xff\xff\xff"
 
 
 class UrlRow(NamedTuple):
@@ -208,33 +218,12 @@ def _join_column(values: Iterable[str | None]) -> str:
     return LINE_BREAK.join([value or "" for value in values])
 
 
-COLUMNS = (
-    "sitemap_id",
-    "url_hash",
-    "url",
-    "lastmod",
-    "changefreq",
-    "priority",
-    "extras",
-    "fingerprint",
-    "lastmod_text",
-    "entry_digest",
-)
-ROWS_PER_CHUNK = 1_000
-COPY_SECONDS = 30
-# SQLAlchemy begins its transaction with the first statement that goes through it.
-BEGINNING = select(literal(1))
-SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-TRAILER = b"\xff\xff"
-NULL = b"\xff\xff\xff\xff"
-JSONB_VERSION = b"\x01"
-CACHED_KINDS = 4_096
-
-_row_start = Struct(">hi16si").pack
-_row_head = Struct(">26sqi").pack
-_length = Struct(">i").pack
-_bigint = Struct(">iq").pack
-_real = Struct(">if").pack
+def date_numbers(lastmods: Iterable[datetime | None]) -> list[int]:
+    """Dates as PostgreSQL stores them: microseconds since 2000."""
+    return [
+        NO_DATE if moment is None else (moment - POSTGRES_EPOCH) // MICROSECOND
+        for moment in lastmods
+    ]
 
 
 async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
@@ -242,7 +231,8 @@ async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
     connection = await session.connection()
     driver: Any = (await connection.get_raw_connection()).driver_connection
     if not driver.is_in_transaction():
-        await session.execute(BEGINNING)
+        # SQLAlchemy begins its transaction with the first statement that goes through it.
+        await session.execute(select(literal(1)))
     try:
         async with copy_time_limit(driver, COPY_SECONDS):
             await driver.copy_to_table(
@@ -263,17 +253,25 @@ async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
 
 async def stream(rows: UrlRows) -> AsyncIterator[bytes]:
     """All rows with signature and trailer, encoded in chunks; other tasks run in between."""
-    yield SIGNATURE
+    yield b"PGCOPY\n\xff\r\n\0" + bytes(8)
     async for chunk in fair_loop().time_slices(encoded(rows)):
         yield chunk
-    yield TRAILER
+    yield b"\xff\xff"
 
 
 def encoded(rows: UrlRows) -> Iterator[bytes]:
     """The rows in chunks of a thousand."""
     starts, endings = _starts(rows.runs), PlainEndings()
-    for first in range(0, len(rows), ROWS_PER_CHUNK):
-        yield _encoded_chunk(rows, slice(first, first + ROWS_PER_CHUNK), starts, endings)
+    size = 1_000
+    for first in range(0, len(rows), size):
+        yield _encoded_chunk(rows, slice(first, first + size), starts, endings)
+
+
+_row_start = Struct(">hi16si").pack
+_row_head = Struct(">26sqi").pack
+_length = Struct(">i").pack
+_bigint = Struct(">iq").pack
+_real = Struct(">if").pack
 
 
 def _encoded_chunk(
@@ -292,34 +290,17 @@ def _encoded_chunk(
 
 
 def _starts(runs: Iterable[tuple[UUID, int]]) -> Iterator[bytes]:
-    """What comes before the hash, for each row: the number of fields and the document."""
     for sitemap_id, count in runs:
         yield from repeat(_row_start(len(COLUMNS), 16, sitemap_id.bytes, 8), count)
 
 
 def _copy_numbers(numbers: list[int], none: int) -> list[bytes]:
-    """A column of dates or digests as fields of a binary COPY; `none` is stored as NULL."""
     if none in numbers:
         return [NULL if number == none else _bigint(8, number) for number in numbers]
     return list(map(_bigint, repeat(8), numbers))
 
 
-class PlainEndings(dict[tuple[str | None, float | None, int], bytes]):
-    """What comes between `lastmod` and digest in a row without extras and text of its date.
-
-    Few combinations of frequency, priority and fingerprint occur, so each is encoded once.
-    """
-
-    def __missing__(self, kind: tuple[str | None, float | None, int]) -> bytes:
-        changefreq, priority, fingerprint = kind
-        ending = _copy_ending(changefreq, priority, None, fingerprint, None)
-        if len(self) < CACHED_KINDS:
-            self[kind] = ending
-        return ending
-
-
 def _copy_endings(rows: UrlRows, some: slice, plain: PlainEndings) -> list[bytes]:
-    """What comes between `lastmod` and digest, for each row."""
     frequencies, priorities = rows.changefreq[some], rows.priority[some]
     extras, prints, texts = rows.extras[some], rows.fingerprint[some], rows.lastmod_text[some]
     if extras.count(None) < len(extras):
@@ -337,6 +318,22 @@ def _copy_endings(rows: UrlRows, some: slice, plain: PlainEndings) -> list[bytes
     return endings
 
 
+class PlainEndings(dict[tuple[str | None, float | None, int], bytes]):
+    """What comes between `lastmod` and digest in a row without extras and text of its date.
+
+    Few combinations of frequency, priority and fingerprint occur, so each is encoded once.
+    """
+
+    MAX_KINDS = 4_096
+
+    def __missing__(self, kind: tuple[str | None, float | None, int]) -> bytes:
+        changefreq, priority, fingerprint = kind
+        ending = _copy_ending(changefreq, priority, None, fingerprint, None)
+        if len(self) < self.MAX_KINDS:
+            self[kind] = ending
+        return ending
+
+
 def _copy_ending(
     changefreq: str | None,
     priority: float | None,
@@ -344,12 +341,11 @@ def _copy_ending(
     fingerprint: int,
     lastmod_text: str | None,
 ) -> bytes:
-    """The columns between `lastmod` and digest as fields of a binary COPY."""
     return b"".join(
         (
             _copy_text(changefreq),
             NULL if priority is None else _real(4, priority),
-            NULL if extras is None else _copy_field(JSONB_VERSION + extras.encode()),
+            NULL if extras is None else _copy_field(b"\x01" + extras.encode()),
             _bigint(8, fingerprint),
             _copy_text(lastmod_text),
         )
@@ -357,35 +353,31 @@ def _copy_ending(
 
 
 def _copy_text(value: str | None) -> bytes:
-    """A text column as a field of a binary COPY."""
     return NULL if value is None else _copy_field(value.encode())
 
 
 def _copy_field(value: bytes) -> bytes:
-    """A field of a binary COPY: its length and its bytes."""
     return _length(len(value)) + value
 
 
-# A living worker gives up its COPY before that, and sends parameters at once.
-STALLED_SECONDS = COPY_SECONDS + 10
-# Programs with which an operator restores or loads the table, for as long as it takes.
-TOOLS = ("psql", "pg_restore", BACKUP_NAME)
-ACTIVITY = table(
-    "pg_stat_activity",
-    column("pid"),
-    column("datname"),
-    column("usename"),
-    column("application_name"),
-    column("state"),
-    column("wait_event"),
-    column("query"),
-    column("query_start"),
-)
+async def terminate_stalled_copies(session: AsyncSession) -> int:
+    """End the backends of clients that froze or vanished in a statement; how many there were."""
+    return len((await session.execute(_end_stalled)).all())
 
 
-def _end_stalled() -> Select[tuple[bool]]:
+def _end_stalled_statement() -> Select[tuple[bool]]:
     """Only of our own role: others can be neither seen nor ended without more rights."""
-    about = ACTIVITY.c
+    about = table(
+        "pg_stat_activity",
+        column("pid"),
+        column("datname"),
+        column("usename"),
+        column("application_name"),
+        column("state"),
+        column("wait_event"),
+        column("query"),
+        column("query_start"),
+    ).c
     ours = about.application_name.like(f"{APPLICATION_NAME}%")
     copy = about.query.like(f"COPY%{SitemapUrl.__tablename__}%")
     return select(func.pg_terminate_backend(about.pid)).where(
@@ -394,14 +386,10 @@ def _end_stalled() -> Select[tuple[bool]]:
         about.state == "active",
         about.wait_event == "ClientRead",
         or_(ours, copy),
-        about.application_name.not_in(TOOLS),
+        # Programs with which an operator restores or loads the table, for as long as it takes.
+        about.application_name.not_in(("psql", "pg_restore", BACKUP_NAME)),
         about.query_start < func.now() - timedelta(seconds=STALLED_SECONDS),
     )
 
 
-END_STALLED = _end_stalled()
-
-
-async def terminate_stalled_copies(session: AsyncSession) -> int:
-    """End the backends of clients that froze or vanished in a statement; how many there were."""
-    return len((await session.execute(END_STALLED)).all())
+_end_stalled = _end_stalled_statement()

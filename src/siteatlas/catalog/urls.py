@@ -1,7 +1,9 @@
-"""Bulk statements on URLs: store new ones, update changed ones, load and count known ones.
+"""Stored URLs in bulk: their hashes, how they are stored, updated, loaded and counted.
 
-New ones go in by `url_stream`, the others as in `url_parameters`. What is also recorded as a
-change: `url_changes`.
+New ones are sent by COPY (`url_copy`), the others as parameters of a statement: numbers and dates
+as arrays, texts as lines that the server splits, documents once and by their place. What is also
+recorded as a change is in `url_changes`. The bulk writes at the end serve all tables: rows with
+the same columns share one statement.
 """
 
 from __future__ import annotations
@@ -36,9 +38,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy import (
-    bindparam as bind,
-)
 from sqlalchemy.dialects.postgresql import JSONB, REAL, Insert, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.elements import Grouping
@@ -51,11 +50,14 @@ from siteatlas.storage.schema import SITEMAP_URLS, SITEMAPS, table_of
 
 SIGN_BIT = 1 << 63
 TWO_TO_64 = 1 << 64
+# What a document lists for a URL: the columns after the key and the URL.
+LISTED_VALUES = COLUMNS[3:]
+# The flags of a loaded entry.
+IS_MISSING, IS_REMOVED = 2, 4
+FINGERPRINTS_PER_QUERY = 20_000
 
-
-def signed64(value: int) -> int:
-    """An unsigned 64-bit number as PostgreSQL's signed bigint."""
-    return value - TWO_TO_64 if value >= SIGN_BIT else value
+Row = Mapping[str, Any]
+Names = tuple[str, ...]
 
 
 def url_hash(url: str) -> int:
@@ -69,52 +71,53 @@ def url_hashes(urls: Iterable[str]) -> list[int]:
     return [h - TWO_TO_64 if (h := digest(url.encode())) >= SIGN_BIT else h for url in urls]
 
 
-URLS_PER_PART = 2_000_000
-LOWEST_HASH, HIGHEST_HASH = -(2**63), 2**63 - 1
-COUNT_PART = (
-    select(func.count(SITEMAP_URLS.c.url_hash.distinct()))
-    .join(SITEMAPS, SITEMAPS.c.id == SITEMAP_URLS.c.sitemap_id)
-    .where(
-        SITEMAPS.c.domain_id == bindparam("of_domain", type_=Uuid()),
-        SITEMAP_URLS.c.url_hash.between(
-            bindparam("first", type_=BigInteger()), bindparam("last", type_=BigInteger())
-        ),
-        SITEMAP_URLS.c.removed_at.is_(None),
+def signed64(value: int) -> int:
+    """An unsigned 64-bit number as PostgreSQL's signed bigint."""
+    return value - TWO_TO_64 if value >= SIGN_BIT else value
+
+
+async def insert_urls(session: AsyncSession, rows: UrlRows) -> None:
+    """Store new URLs. A URL that already exists is not changed.
+
+    The fast way fails when another transaction stored one of them meanwhile: DatabaseBusy, and
+    the repetition takes the careful way, in which the server sorts them by key.
+    """
+    if rows.contested:
+        await session.execute(_insert_urls, rows.parameters())
+    elif rows:
+        await copy_urls(session, rows)
+
+
+async def update_urls(session: AsyncSession, rows: UrlRows) -> None:
+    """Update the values of changed URLs, and restore those that were missing or removed."""
+    if rows:
+        await session.execute(_update_urls, rows.parameters())
+
+
+def _insert_urls_statement() -> Any:
+    """The INSERT into `sitemap_urls`, sorted by key; URLs that are stored stay as they are."""
+    rows = unnested_rows()
+    columns = [rows.c[name] for name in COLUMNS]
+    ordered = select(*columns).order_by(rows.c.sitemap_id, rows.c.url_hash)
+    return (
+        insert(SITEMAP_URLS)
+        .from_select(list(COLUMNS), ordered)
+        .on_conflict_do_nothing(index_elements=[SITEMAP_URLS.c.sitemap_id, SITEMAP_URLS.c.url_hash])
     )
-)
 
 
-async def count_distinct_urls(session: AsyncSession, domain_id: UUID, url_count: int) -> int:
-    """How many different URLs a site lists; `url_count` is about how many listings it has."""
-    total = 0
-    for first, last in hash_ranges(url_count // URLS_PER_PART + 1):
-        values = {"of_domain": domain_id, "first": first, "last": last}
-        total += int(await session.scalar(COUNT_PART, values) or 0)
-    return total
-
-
-def hash_ranges(parts: int) -> Iterator[tuple[int, int]]:
-    """All hashes in ranges of the same length, each with its first and its last hash."""
-    length = (HIGHEST_HASH - LOWEST_HASH) // parts + 1
-    for first in range(LOWEST_HASH, HIGHEST_HASH + 1, length):
-        yield first, min(first + length - 1, HIGHEST_HASH)
-
-
-def text_column_parameter(name: str) -> ColumnElement[Any]:
-    """A column of URL rows as a statement parameter: lines, which the server splits."""
-    return func.string_to_array(bind(f"p_{name}", type_=Text()), literal(LINE_BREAK), literal(""))
-
-
-def array_column_parameter(name: str, type_: Any) -> ColumnElement[Any]:
-    """A column of URL rows as a statement parameter: an array."""
-    return bind(f"p_{name}", type_=ARRAY(type_))
-
-
-def of_document(name: str, type_: Any, place: ColumnElement[Any]) -> ColumnElement[Any]:
-    """The element of an array parameter at the place of the document of a row."""
-    values: Any = Grouping(bind(f"p_{name}", type_=ARRAY(type_)))
-    element: ColumnElement[Any] = values[place]
-    return element
+def _update_urls_statement() -> Any:
+    rows = unnested_rows()
+    return (
+        update(SITEMAP_URLS)
+        .where(
+            SITEMAP_URLS.c.sitemap_id == rows.c.sitemap_id,
+            SITEMAP_URLS.c.url_hash == rows.c.url_hash,
+        )
+        .values(
+            **{name: rows.c[name] for name in LISTED_VALUES}, missing_scan_id=None, removed_at=None
+        )
+    )
 
 
 def unnested_rows() -> Subquery:
@@ -162,11 +165,148 @@ def unnested_keys() -> Subquery:
     ).subquery("rows")
 
 
-Row = Mapping[str, Any]
-Names = tuple[str, ...]
-KEPT_STATEMENTS = 256
-# Values are made ready for the driver in one go, and the event loop waits for that.
-ROWS_AT_A_TIME = 200
+def of_document(name: str, type_: Any, place: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The element of an array parameter at the place of the document of a row."""
+    values: Any = Grouping(bindparam(f"p_{name}", type_=ARRAY(type_)))
+    element: ColumnElement[Any] = values[place]
+    return element
+
+
+def text_column_parameter(name: str) -> ColumnElement[Any]:
+    """A column of URL rows as a statement parameter: lines, which the server splits."""
+    return func.string_to_array(
+        bindparam(f"p_{name}", type_=Text()), literal(LINE_BREAK), literal("")
+    )
+
+
+def array_column_parameter(name: str, type_: Any) -> ColumnElement[Any]:
+    """A column of URL rows as a statement parameter: an array."""
+    return bindparam(f"p_{name}", type_=ARRAY(type_))
+
+
+_insert_urls = _insert_urls_statement()
+_update_urls = _update_urls_statement()
+
+
+class LoadedEntries(NamedTuple):
+    """Stored entries of a document, column by column.
+
+    `dates` are those of `date_numbers`; `texts` is None if no date has one. `digests` are 0 for
+    entries that are not listed, and empty unless they were asked for.
+    """
+
+    hashes: array[int]
+    fingerprints: array[int]
+    dates: array[int]
+    texts: list[str | None] | None
+    flags: bytes
+    digests: array[int] = array("q")
+
+
+async def load_entries(
+    session: AsyncSession, sitemap_id: UUID, *, with_digests: bool = False
+) -> LoadedEntries:
+    """What is stored of the entries of a document, about in the order in which they were listed.
+
+    Rows are stored in that order and moved only by changes.
+    """
+    rows = _stored_entries(sitemap_id).order_by(literal_column("sitemap_urls.ctid"))
+    return await _load_columns(session, rows, with_digests=with_digests)
+
+
+async def load_some_entries(
+    session: AsyncSession, sitemap_id: UUID, after: int | None
+) -> LoadedEntries:
+    """One page of the stored entries in the order of their hashes, starting `after` a hash."""
+    rows = _stored_entries(sitemap_id).order_by(SITEMAP_URLS.c.url_hash)
+    if after is not None:
+        rows = rows.where(SITEMAP_URLS.c.url_hash > after)
+    return await _load_columns(session, rows.limit(FINGERPRINTS_PER_QUERY))
+
+
+def _stored_entries(sitemap_id: UUID) -> Select[Any]:
+    urls = SITEMAP_URLS.c
+    is_listed = and_(urls.removed_at.is_(None), urls.missing_scan_id.is_(None))
+    flags = case(
+        (urls.removed_at.is_not(None), bytes([IS_REMOVED])),
+        (urls.missing_scan_id.is_not(None), bytes([IS_MISSING])),
+        else_=bytes([0]),
+    )
+    return select(
+        func.int8send(urls.url_hash, type_=LargeBinary()).label("hash"),
+        func.int8send(urls.fingerprint, type_=LargeBinary()).label("fingerprint"),
+        func.timestamptz_send(
+            func.coalesce(urls.lastmod, literal_column("'-infinity'::timestamptz")),
+            type_=LargeBinary(),
+        ).label("date"),
+        urls.lastmod_text.label("text"),
+        flags.label("flags"),
+        func.int8send(
+            case((is_listed, func.coalesce(urls.entry_digest, NO_DIGEST)), else_=NO_DIGEST),
+            type_=LargeBinary(),
+        ).label("digest"),
+    ).where(urls.sitemap_id == sitemap_id)
+
+
+async def _load_columns(
+    session: AsyncSession, rows: Select[Any], *, with_digests: bool = False
+) -> LoadedEntries:
+    """Each column as one value: neither the driver nor Python makes an object of each number."""
+    entries = rows.subquery("entries").c
+    names = ["hash", "fingerprint", "date", "flags", *(["digest"] if with_digests else [])]
+    columns = [
+        func.string_agg(entries[name], cast(b"", LargeBinary()), type_=LargeBinary())
+        for name in names
+    ]
+    texts = case((func.count(entries.text) > 0, func.array_agg(entries.text, type_=ARRAY(Text()))))
+    *found, texts_found = (await session.execute(select(*columns, texts))).one()
+    hashes, fingerprints, dates, flags, *digests = (column or b"" for column in found)
+    return LoadedEntries(
+        _numbers(hashes),
+        _numbers(fingerprints),
+        _numbers(dates),
+        texts_found,
+        flags,
+        *map(_numbers, digests),
+    )
+
+
+def _numbers(sent: bytes) -> array[int]:
+    """64-bit numbers that the server sent in network byte order."""
+    numbers = array("q", sent)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers
+
+
+_count_part = (
+    select(func.count(SITEMAP_URLS.c.url_hash.distinct()))
+    .join(SITEMAPS, SITEMAPS.c.id == SITEMAP_URLS.c.sitemap_id)
+    .where(
+        SITEMAPS.c.domain_id == bindparam("of_domain", type_=Uuid()),
+        SITEMAP_URLS.c.url_hash.between(
+            bindparam("first", type_=BigInteger()), bindparam("last", type_=BigInteger())
+        ),
+        SITEMAP_URLS.c.removed_at.is_(None),
+    )
+)
+
+
+async def count_distinct_urls(session: AsyncSession, domain_id: UUID, url_count: int) -> int:
+    """How many different URLs a site lists; `url_count` is about how many listings it has."""
+    total = 0
+    for first, last in hash_ranges(url_count // 2_000_000 + 1):
+        values = {"of_domain": domain_id, "first": first, "last": last}
+        total += int(await session.scalar(_count_part, values) or 0)
+    return total
+
+
+def hash_ranges(parts: int) -> Iterator[tuple[int, int]]:
+    """All hashes in ranges of the same length, each with its first and its last hash."""
+    lowest, highest = -(2**63), 2**63 - 1
+    length = (highest - lowest) // parts + 1
+    for first in range(lowest, highest + 1, length):
+        yield first, min(first + length - 1, highest)
 
 
 async def insert_rows(session: AsyncSession, model: type[Base], rows: Sequence[Row]) -> None:
@@ -213,185 +353,34 @@ async def delete_rows(
     return len(deleted.all())
 
 
-@lru_cache(KEPT_STATEMENTS)
+@lru_cache(256)
 def _insert_statement(table: Table) -> Insert:
-    """The INSERT that skips rows that already exist."""
     return insert(table).on_conflict_do_nothing()
 
 
-@lru_cache(KEPT_STATEMENTS)
+@lru_cache(256)
 def _upsert_statement(table: Table, names: Names, moment: str) -> Insert:
-    """The upsert of these columns by primary key; `moment` is set to now."""
     statement = insert(table).values({moment: func.now()})
     keys = [column.name for column in table.primary_key]
     changed = {name: statement.excluded[name] for name in (*names, moment) if name not in keys}
     return statement.on_conflict_do_update(index_elements=keys, set_=changed)
 
 
-@lru_cache(KEPT_STATEMENTS)
+@lru_cache(256)
 def _update_statement(table: Table, names: Names) -> Update:
-    """The UPDATE of these columns by `id`."""
     values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in names if name != "id"}
     return update(table).where(table.c.id == bindparam("new_id")).values(**values)
 
 
 def _row_chunks(rows: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
-    """Split the rows of a bulk write into chunks of `ROWS_AT_A_TIME`."""
-    for first in range(0, len(rows), ROWS_AT_A_TIME):
-        yield rows[first : first + ROWS_AT_A_TIME]
+    # Values are made ready for the driver in one go, and the event loop waits for that.
+    size = 200
+    for first in range(0, len(rows), size):
+        yield rows[first : first + size]
 
 
 def _by_shape(rows: Iterable[Row]) -> dict[Names, list[dict[str, Any]]]:
-    """Rows grouped by their columns, since one statement fills the same columns for all."""
     groups: dict[Names, list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault(tuple(sorted(row)), []).append(dict(row))
     return groups
-
-
-FINGERPRINTS_PER_QUERY = 20_000
-# What a document lists for a URL: the columns after the key and the URL.
-LISTED_VALUES = COLUMNS[3:]
-# The flags of a loaded entry.
-IS_MISSING, IS_REMOVED = 2, 4
-
-
-class LoadedEntries(NamedTuple):
-    """Stored entries of a document, column by column.
-
-    `dates` are those of `date_numbers`; `texts` is None if no date has one. `digests` are 0 for
-    entries that are not listed, and empty unless they were asked for.
-    """
-
-    hashes: array[int]
-    fingerprints: array[int]
-    dates: array[int]
-    texts: list[str | None] | None
-    flags: bytes
-    digests: array[int] = array("q")
-
-
-def _insert_urls_statement() -> Any:
-    """The INSERT into `sitemap_urls`, sorted by key; URLs that are stored stay as they are."""
-    rows = unnested_rows()
-    columns = [rows.c[name] for name in COLUMNS]
-    ordered = select(*columns).order_by(rows.c.sitemap_id, rows.c.url_hash)
-    return (
-        insert(SITEMAP_URLS)
-        .from_select(list(COLUMNS), ordered)
-        .on_conflict_do_nothing(index_elements=[SITEMAP_URLS.c.sitemap_id, SITEMAP_URLS.c.url_hash])
-    )
-
-
-def _update_urls_statement() -> Any:
-    """The UPDATE of changed rows of `sitemap_urls`."""
-    rows = unnested_rows()
-    return (
-        update(SITEMAP_URLS)
-        .where(
-            SITEMAP_URLS.c.sitemap_id == rows.c.sitemap_id,
-            SITEMAP_URLS.c.url_hash == rows.c.url_hash,
-        )
-        .values(
-            **{name: rows.c[name] for name in LISTED_VALUES}, missing_scan_id=None, removed_at=None
-        )
-    )
-
-
-INSERT_ROWS = _insert_urls_statement()
-UPDATE_ROWS = _update_urls_statement()
-
-
-async def insert_urls(session: AsyncSession, rows: UrlRows) -> None:
-    """Store new URLs. A URL that already exists is not changed.
-
-    The fast way fails when another transaction stored one of them meanwhile: DatabaseBusy, and
-    the repetition takes the careful way, in which the server sorts them by key.
-    """
-    if rows.contested:
-        await session.execute(INSERT_ROWS, rows.parameters())
-    elif rows:
-        await copy_urls(session, rows)
-
-
-async def update_urls(session: AsyncSession, rows: UrlRows) -> None:
-    """Update the values of changed URLs, and restore those that were missing or removed."""
-    if rows:
-        await session.execute(UPDATE_ROWS, rows.parameters())
-
-
-def _stored_entries(sitemap_id: UUID) -> Select[Any]:
-    """The rows of a document, with the columns of `LoadedEntries` as the server would send them."""
-    urls = SITEMAP_URLS.c
-    is_listed = and_(urls.removed_at.is_(None), urls.missing_scan_id.is_(None))
-    flags = case(
-        (urls.removed_at.is_not(None), bytes([IS_REMOVED])),
-        (urls.missing_scan_id.is_not(None), bytes([IS_MISSING])),
-        else_=bytes([0]),
-    )
-    return select(
-        func.int8send(urls.url_hash, type_=LargeBinary()).label("hash"),
-        func.int8send(urls.fingerprint, type_=LargeBinary()).label("fingerprint"),
-        func.timestamptz_send(
-            func.coalesce(urls.lastmod, literal_column("'-infinity'::timestamptz")),
-            type_=LargeBinary(),
-        ).label("date"),
-        urls.lastmod_text.label("text"),
-        flags.label("flags"),
-        func.int8send(
-            case((is_listed, func.coalesce(urls.entry_digest, NO_DIGEST)), else_=NO_DIGEST),
-            type_=LargeBinary(),
-        ).label("digest"),
-    ).where(urls.sitemap_id == sitemap_id)
-
-
-async def load_entries(
-    session: AsyncSession, sitemap_id: UUID, *, with_digests: bool = False
-) -> LoadedEntries:
-    """What is stored of the entries of a document, about in the order in which they were listed.
-
-    Rows are stored in that order and moved only by changes.
-    """
-    rows = _stored_entries(sitemap_id).order_by(literal_column("sitemap_urls.ctid"))
-    return await _load_columns(session, rows, with_digests=with_digests)
-
-
-async def load_some_entries(
-    session: AsyncSession, sitemap_id: UUID, after: int | None
-) -> LoadedEntries:
-    """One page of the stored entries in the order of their hashes, starting `after` a hash."""
-    rows = _stored_entries(sitemap_id).order_by(SITEMAP_URLS.c.url_hash)
-    if after is not None:
-        rows = rows.where(SITEMAP_URLS.c.url_hash > after)
-    return await _load_columns(session, rows.limit(FINGERPRINTS_PER_QUERY))
-
-
-async def _load_columns(
-    session: AsyncSession, rows: Select[Any], *, with_digests: bool = False
-) -> LoadedEntries:
-    """Each column as one value: neither the driver nor Python makes an object of each number."""
-    entries = rows.subquery("entries").c
-    names = ["hash", "fingerprint", "date", "flags", *(["digest"] if with_digests else [])]
-    columns = [
-        func.string_agg(entries[name], cast(b"", LargeBinary()), type_=LargeBinary())
-        for name in names
-    ]
-    texts = case((func.count(entries.text) > 0, func.array_agg(entries.text, type_=ARRAY(Text()))))
-    *found, texts_found = (await session.execute(select(*columns, texts))).one()
-    hashes, fingerprints, dates, flags, *digests = (column or b"" for column in found)
-    return LoadedEntries(
-        _numbers(hashes),
-        _numbers(fingerprints),
-        _numbers(dates),
-        texts_found,
-        flags,
-        *map(_numbers, digests),
-    )
-
-
-def _numbers(sent: bytes) -> array[int]:
-    """64-bit numbers that the server sent in network byte order."""
-    numbers = array("q", sent)
-    if sys.byteorder == "little":
-        numbers.byteswap()
-    return numbers

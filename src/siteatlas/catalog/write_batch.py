@@ -1,4 +1,7 @@
-"""A write batch: rows collected while a site is read, written in one transaction."""
+"""A write batch: rows collected while a site is read, written in one transaction.
+
+URLs are written first, then the documents that list them.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.catalog.change_feed import add_document_events
 from siteatlas.catalog.problems import FoundProblem, record_problems
 from siteatlas.catalog.sitemaps import (
+    DONE,
     EndedReads,
     close_sitemap_scans,
     insert_read_sitemaps,
@@ -29,10 +33,6 @@ from siteatlas.catalog.url_changes import change_urls, expire_urls, mark_missing
 from siteatlas.catalog.url_copy import ROW_SIZE, UrlColumns, UrlKeys, UrlRow, UrlRows
 from siteatlas.catalog.urls import insert_urls
 from siteatlas.storage.models import FeedEventKind, SitemapScanState
-
-# A dict with its id, its URL, its link and its place on the frontier.
-DOCUMENT_ROW_BYTES = 1_000
-READ = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
 
 
 @dataclass(slots=True)
@@ -85,7 +85,8 @@ class WriteBatch:
     @property
     def size(self) -> int:
         """The approximate memory of the rows, in bytes."""
-        documents = self.document_rows * DOCUMENT_ROW_BYTES
+        # A dict with its id, its URL, its link and its place on the frontier.
+        documents = self.document_rows * 1_000
         repeated = len(self.repeated_urls) * ROW_SIZE
         return self.new_urls.size + self.changed_urls.size + repeated + documents
 
@@ -98,7 +99,7 @@ class WriteBatch:
     @property
     def has_rows_of_read_documents(self) -> bool:
         """Whether the rows to write include a document that was read in full or is unchanged."""
-        return any(row["state"] in READ for row in self.closed.values())
+        return any(row["state"] in DONE for row in self.closed.values())
 
     def new_and_read(self) -> dict[UUID, dict[str, Any]]:
         """The rows of new documents whose reading ended: they are written once."""
@@ -149,7 +150,6 @@ async def flush_batch(session: AsyncSession, batch: WriteBatch, *, scan_id: int)
 
 
 async def _flush_urls(session: AsyncSession, batch: WriteBatch, scan_id: int) -> None:
-    """Write the URLs of a batch and the changes of those that are reported."""
     reported = batch.reported
     await insert_urls(session, batch.new_urls)
     await record_added(session, batch.new_urls, reported, scan_id=scan_id)
@@ -163,7 +163,6 @@ async def _flush_urls(session: AsyncSession, batch: WriteBatch, scan_id: int) ->
 
 
 def _ended_reads(batch: WriteBatch, *, but: Container[UUID]) -> EndedReads:
-    """The stored documents whose reading ended."""
     ids = sorted(key for key in batch.closed if key not in but)
     return EndedReads(
         ids=ids,
@@ -179,12 +178,10 @@ def _with_shown_url_count(row: dict[str, Any], shown: int | None) -> dict[str, A
 
 
 def _is_unchanged_row(row: Mapping[str, Any]) -> bool:
-    """Whether a `sitemap_scans` row is of an unchanged document, whose URLs were not written."""
     return bool(row["state"] == SitemapScanState.UNCHANGED)
 
 
 def _with_id(
     rows: Mapping[UUID, dict[str, Any]], *, but: Container[UUID] = ()
 ) -> list[dict[str, Any]]:
-    """The rows of a batch with their ids, in the order of the ids; without those in `but`."""
     return [{"id": key, **row} for key, row in sorted(rows.items()) if key not in but]
