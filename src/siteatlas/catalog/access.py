@@ -1,4 +1,9 @@
-"""Read statements for access keys; never their hashes."""
+"""Access: keys and their users, browser sessions, rate limits and the audit trail.
+
+A key is looked up by its id and never shown with its hash. Sessions of a browser belong to a key
+and end with it. A rate limit is one row per subject: the time until which its requests are paid
+off.
+"""
 
 from __future__ import annotations
 
@@ -59,26 +64,27 @@ def seconds_interval(seconds: Any) -> ColumnElement[timedelta]:
     return func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
-IS_EXPIRED = func.coalesce(ApiKey.expires_at <= func.now(), False)
-IS_USE_DUE = func.coalesce(
-    ApiKey.last_used_at < func.now() - seconds_interval(USE_GRAIN_SECONDS),
-    True,
+_is_expired = func.coalesce(ApiKey.expires_at <= func.now(), False)
+_is_use_due = func.coalesce(
+    ApiKey.last_used_at < func.now() - seconds_interval(USE_GRAIN_SECONDS), True
 )
-KEY_COLUMNS = (
+_key_columns = (
     ApiKey.id,
     ApiKey.user_id,
     User.name,
     ApiKey.scopes,
     ApiKey.key_hash,
-    IS_EXPIRED,
+    _is_expired,
     ApiKey.revoked_at.is_not(None),
-    IS_USE_DUE,
+    _is_use_due,
 )
 
 
 async def find_key(session: Reader, ident: str) -> StoredKey | None:
     """The key with this id, whether or not it is still valid."""
-    statement = select(*KEY_COLUMNS).join(User, User.id == ApiKey.user_id).where(ApiKey.id == ident)
+    statement = (
+        select(*_key_columns).join(User, User.id == ApiKey.user_id).where(ApiKey.id == ident)
+    )
     row = (await session.execute(statement)).one_or_none()
     return None if row is None else StoredKey(*row)
 
@@ -91,7 +97,7 @@ async def any_key_made(session: Reader) -> bool:
 async def any_active_key_with(session: Reader, scope: str) -> bool:
     """Whether a key that is neither expired nor revoked has this scope itself."""
     found = select(ApiKey.id).where(
-        ApiKey.scopes.contains([scope]), ApiKey.revoked_at.is_(None), ~IS_EXPIRED
+        ApiKey.scopes.contains([scope]), ApiKey.revoked_at.is_(None), ~_is_expired
     )
     return bool(await session.scalar(select(exists(found))))
 
@@ -134,7 +140,7 @@ async def record_key_use(session: AsyncSession, ident: str) -> None:
     """Set the time of the last use, at most once a minute."""
     await session.execute(
         update(ApiKey)
-        .where(ApiKey.id == ident, IS_USE_DUE)
+        .where(ApiKey.id == ident, _is_use_due)
         .values(last_used_at=func.now())
         .execution_options(synchronize_session=False)
     )
@@ -160,26 +166,53 @@ async def delete_all_keys(session: AsyncSession) -> int:
     return len((await session.execute(delete(ApiKey).returning(ApiKey.id))).all())
 
 
-PRUNED_PER_CALL_AUDIT = 5000
+@dataclass(frozen=True, slots=True)
+class KeyView:
+    """An access key as an administrator sees it; `status` is active, expired or revoked."""
+
+    id: str
+    name: str
+    user: str
+    scopes: list[str]
+    status: str
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
 
 
-async def insert_audit_event(session: AsyncSession | AsyncConnection, **values: Any) -> None:
-    """Add one event."""
-    await session.execute(insert(AuditEvent).values(**values))
+_status = case(
+    (ApiKey.revoked_at.is_not(None), "revoked"),
+    (ApiKey.expires_at <= func.now(), "expired"),
+    else_="active",
+)
+_select_keys = select_view(KeyView, ApiKey, user=User.name, status=_status).join(
+    User, User.id == ApiKey.user_id
+)
 
 
-async def prune_audit_events(session: AsyncSession, *, days: float) -> int:
-    """Delete events that are older than the retention."""
-    old = (
-        select(AuditEvent.id)
-        .where(AuditEvent.created_at < func.now() - timedelta(days=days))
-        .limit(PRUNED_PER_CALL_AUDIT)
+async def list_keys(
+    session: AsyncSession, *, limit: int | None = None, cursor: str | None = None
+) -> Page[KeyView]:
+    """All keys by id, including expired and revoked ones."""
+    scope = CursorScope("keys")
+    after = scope.read(cursor, text_key)
+    statement = _select_keys if after is None else _select_keys.where(ApiKey.id > after)
+    return await read_page(
+        session,
+        statement.order_by(ApiKey.id),
+        page_size(limit),
+        KeyView,
+        lambda row: scope.write(row.id),
     )
-    statement = delete(AuditEvent).where(AuditEvent.id.in_(old))
-    return len((await session.execute(statement.returning(AuditEvent.id))).all())
 
 
-PRUNED_PER_CALL_BROWSER_SESSIONS = 1000
+async def find_key_view(session: AsyncSession, ident: str) -> KeyView:
+    """The key with this id; KeyNotFound if there is none."""
+    row = (await session.execute(_select_keys.where(ApiKey.id == ident))).one_or_none()
+    if row is None:
+        raise KeyNotFound
+    return KeyView(*row)
 
 
 async def insert_browser_session(
@@ -198,7 +231,7 @@ async def find_browser_session(
     """A session that has not ended, and its key, which may have; `is_use_due` is the session's."""
     use_due = BrowserSession.last_used_at < func.now() - seconds_interval(USE_GRAIN_SECONDS)
     statement = (
-        select(BrowserSession.id, *KEY_COLUMNS[:-1], use_due)
+        select(BrowserSession.id, *_key_columns[:-1], use_due)
         .join(ApiKey, ApiKey.id == BrowserSession.key_id)
         .join(User, User.id == ApiKey.user_id)
         .where(BrowserSession.token_hash == token_hash, *_has_not_ended(idle_seconds))
@@ -208,7 +241,6 @@ async def find_browser_session(
 
 
 def _has_not_ended(idle_seconds: float) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """The conditions for a session that has neither expired nor been idle for too long."""
     return (
         BrowserSession.expires_at > func.now(),
         BrowserSession.last_used_at > func.now() - seconds_interval(idle_seconds),
@@ -219,7 +251,7 @@ async def is_login_valid(
     session: Reader, key_id: str, ident: UUID | None, idle_seconds: float
 ) -> bool:
     """Whether a key is valid and, if a session id is given, that session has not ended."""
-    valid = select(ApiKey.id).where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None), ~IS_EXPIRED)
+    valid = select(ApiKey.id).where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None), ~_is_expired)
     if ident is not None:
         opened = select(BrowserSession.id).where(BrowserSession.id == ident)
         valid = valid.where(exists(opened.where(*_has_not_ended(idle_seconds))))
@@ -243,10 +275,9 @@ async def end_browser_session(session: AsyncSession, token_hash: bytes) -> None:
 
 async def end_browser_sessions(session: AsyncSession, user_id: UUID) -> int:
     """End all sessions of a user, whichever key opened them; return their number."""
+    keys = select(ApiKey.id).where(ApiKey.user_id == user_id)
     statement = (
-        delete(BrowserSession)
-        .where(BrowserSession.key_id.in_(_keys_of(user_id)))
-        .returning(BrowserSession.id)
+        delete(BrowserSession).where(BrowserSession.key_id.in_(keys)).returning(BrowserSession.id)
     )
     return len((await session.execute(statement)).all())
 
@@ -266,24 +297,13 @@ async def end_excess_sessions(session: AsyncSession, key_id: str, kept: int) -> 
     )
 
 
-def _keys_of(user_id: UUID) -> Select[str]:
-    """The ids of the keys of a user."""
-    return select(ApiKey.id).where(ApiKey.user_id == user_id)
-
-
 async def prune_browser_sessions(session: AsyncSession) -> int:
     """Delete sessions that are over."""
     over = (
-        select(BrowserSession.token_hash)
-        .where(BrowserSession.expires_at < func.now())
-        .limit(PRUNED_PER_CALL_BROWSER_SESSIONS)
+        select(BrowserSession.token_hash).where(BrowserSession.expires_at < func.now()).limit(1000)
     )
     statement = delete(BrowserSession).where(BrowserSession.token_hash.in_(over))
     return len((await session.execute(statement.returning(BrowserSession.id))).all())
-
-
-FORGOTTEN_SECONDS = 3600
-PRUNED_PER_CALL_RATE_LIMITS = 1000
 
 
 def _take_statement() -> Select[Any]:
@@ -319,11 +339,27 @@ async def prune_rate_limits(session: AsyncSession) -> int:
     """Delete limits that are not used any more."""
     unused = (
         select(RateLimit.subject)
-        .where(RateLimit.paid_off_at < func.now() - seconds_interval(FORGOTTEN_SECONDS))
-        .limit(PRUNED_PER_CALL_RATE_LIMITS)
+        .where(RateLimit.paid_off_at < func.now() - seconds_interval(3600))
+        .limit(1000)
     )
     statement = delete(RateLimit).where(RateLimit.subject.in_(unused))
     return len((await session.execute(statement.returning(RateLimit.subject))).all())
+
+
+async def insert_audit_event(session: AsyncSession | AsyncConnection, **values: Any) -> None:
+    """Add one event."""
+    await session.execute(insert(AuditEvent).values(**values))
+
+
+async def prune_audit_events(session: AsyncSession, *, days: float) -> int:
+    """Delete events that are older than the retention."""
+    old = (
+        select(AuditEvent.id)
+        .where(AuditEvent.created_at < func.now() - timedelta(days=days))
+        .limit(5000)
+    )
+    statement = delete(AuditEvent).where(AuditEvent.id.in_(old))
+    return len((await session.execute(statement.returning(AuditEvent.id))).all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,52 +397,3 @@ async def list_audit_events(
     return await read_page(
         session, statement, page_size(limit), AuditEventView, lambda row: scope.write(row.id)
     )
-
-
-@dataclass(frozen=True, slots=True)
-class KeyView:
-    """An access key as an administrator sees it; `status` is active, expired or revoked."""
-
-    id: str
-    name: str
-    user: str
-    scopes: list[str]
-    status: str
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None
-    revoked_at: datetime | None
-
-
-STATUS = case(
-    (ApiKey.revoked_at.is_not(None), "revoked"),
-    (ApiKey.expires_at <= func.now(), "expired"),
-    else_="active",
-)
-SELECT_KEYS = select_view(KeyView, ApiKey, user=User.name, status=STATUS).join(
-    User, User.id == ApiKey.user_id
-)
-
-
-async def list_keys(
-    session: AsyncSession, *, limit: int | None = None, cursor: str | None = None
-) -> Page[KeyView]:
-    """All keys by id, including expired and revoked ones."""
-    scope = CursorScope("keys")
-    after = scope.read(cursor, text_key)
-    statement = SELECT_KEYS if after is None else SELECT_KEYS.where(ApiKey.id > after)
-    return await read_page(
-        session,
-        statement.order_by(ApiKey.id),
-        page_size(limit),
-        KeyView,
-        lambda row: scope.write(row.id),
-    )
-
-
-async def find_key_view(session: AsyncSession, ident: str) -> KeyView:
-    """The key with this id; KeyNotFound if there is none."""
-    row = (await session.execute(SELECT_KEYS.where(ApiKey.id == ident))).one_or_none()
-    if row is None:
-        raise KeyNotFound
-    return KeyView(*row)

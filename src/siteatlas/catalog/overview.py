@@ -1,6 +1,7 @@
-"""What the overview shows: totals of all sites, latest changes, sites in trouble.
+"""What the overview shows: totals of all sites, latest changes, sites in trouble, and activity.
 
-Totals come from the counters of domains and scans; no statement reads URL rows.
+Totals come from the counters of domains and scans; no statement reads URL rows. The activity is a
+mark that changes when something on a page may have, so that open pages know when to load again.
 """
 
 from __future__ import annotations
@@ -26,42 +27,6 @@ from siteatlas.storage.models import (
 from siteatlas.storage.session import Reader
 
 
-class Activity(NamedTuple):
-    """The head of the feed, the newest job, and the jobs that run, by their last update."""
-
-    feed_seq: int
-    newest_job: int
-    running: int
-    updated: float
-
-    @property
-    def mark(self) -> str:
-        """The activity as one word."""
-        return "-".join(f"{part:g}" if isinstance(part, float) else str(part) for part in self)
-
-
-_RUNNING = (Job.status == JobStatus.PROCESSING,)
-READ_ACTIVITY = select(
-    func.coalesce(select(FeedHead.seq).scalar_subquery(), 0),
-    func.coalesce(select(func.max(Job.id)).scalar_subquery(), 0),
-    select(func.count()).select_from(Job).where(*_RUNNING).scalar_subquery(),
-    func.coalesce(
-        select(func.extract("epoch", func.max(Job.updated_at))).where(*_RUNNING).scalar_subquery(),
-        0,
-    ),
-)
-
-
-async def read_activity(session: Reader) -> Activity:
-    """The activity at this moment; touches the rows of running jobs only."""
-    seq, newest, running, updated = (await session.execute(READ_ACTIVITY)).one()
-    return Activity(int(seq), int(newest), int(running), float(updated))
-
-
-ATTENTION_ROWS = 8
-LATEST_ROWS = 12
-
-
 @dataclass(frozen=True, slots=True)
 class Totals:
     """Counters of all sites together."""
@@ -72,30 +37,6 @@ class Totals:
     sitemaps: int
     missing_urls: int
     failing: int
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedScan:
-    """A scan that changed something, as the lists of latest changes show it."""
-
-    id: int
-    domain: str
-    finished_at: datetime
-    published_seq: int
-    change_counts: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class TroubledDomain:
-    """A site that needs attention, and why."""
-
-    domain: str
-    last_scan_status: LastScanStatus | None
-    last_error_code: str | None
-    failures_in_a_row: int
-    missing_count: int
-    last_scan_at: datetime | None
-    reasons: list[str]
 
 
 async def totals(session: AsyncSession) -> Totals:
@@ -119,9 +60,18 @@ async def has_history(session: AsyncSession) -> bool:
     return bool((await session.execute(statement)).scalar_one())
 
 
-async def latest_scans_with_changes(
-    session: AsyncSession, limit: int = LATEST_ROWS
-) -> list[PublishedScan]:
+@dataclass(frozen=True, slots=True)
+class PublishedScan:
+    """A scan that changed something, as the lists of latest changes show it."""
+
+    id: int
+    domain: str
+    finished_at: datetime
+    published_seq: int
+    change_counts: dict[str, int]
+
+
+async def latest_scans_with_changes(session: AsyncSession, limit: int = 12) -> list[PublishedScan]:
     """The latest scans that changed something, among the newest."""
     older = await session.scalar(newest_unexamined_number())
     statement = (
@@ -139,9 +89,20 @@ async def latest_scans_with_changes(
     return [PublishedScan(*row) for row in rows]
 
 
-async def domains_in_trouble(
-    session: AsyncSession, limit: int = ATTENTION_ROWS
-) -> list[TroubledDomain]:
+@dataclass(frozen=True, slots=True)
+class TroubledDomain:
+    """A site that needs attention, and why."""
+
+    domain: str
+    last_scan_status: LastScanStatus | None
+    last_error_code: str | None
+    failures_in_a_row: int
+    missing_count: int
+    last_scan_at: datetime | None
+    reasons: list[str]
+
+
+async def domains_in_trouble(session: AsyncSession, limit: int = 8) -> list[TroubledDomain]:
     """Sites whose last scan failed or is partial, or whose removals are held."""
     statement = (
         select(
@@ -167,7 +128,6 @@ async def domains_in_trouble(
 
 
 def _last_reasons() -> Any:
-    """Why the last scan of a site is partial."""
     return (
         select(Scan.reasons)
         .where(Scan.domain_id == Domain.id, Scan.state == ScanState.PUBLISHED)
@@ -176,3 +136,37 @@ def _last_reasons() -> Any:
         .correlate(Domain)
         .scalar_subquery()
     )
+
+
+class Activity(NamedTuple):
+    """The head of the feed, the newest job, and the jobs that run, by their last update."""
+
+    feed_seq: int
+    newest_job: int
+    running: int
+    updated: float
+
+    @property
+    def mark(self) -> str:
+        """The activity as one word."""
+        return "-".join(f"{part:g}" if isinstance(part, float) else str(part) for part in self)
+
+
+_is_running = Job.status == JobStatus.PROCESSING
+_read_activity = select(
+    func.coalesce(select(FeedHead.seq).scalar_subquery(), 0),
+    func.coalesce(select(func.max(Job.id)).scalar_subquery(), 0),
+    select(func.count()).select_from(Job).where(_is_running).scalar_subquery(),
+    func.coalesce(
+        select(func.extract("epoch", func.max(Job.updated_at)))
+        .where(_is_running)
+        .scalar_subquery(),
+        0,
+    ),
+)
+
+
+async def read_activity(session: Reader) -> Activity:
+    """The activity at this moment; touches the rows of running jobs only."""
+    seq, newest, running, updated = (await session.execute(_read_activity)).one()
+    return Activity(int(seq), int(newest), int(running), float(updated))

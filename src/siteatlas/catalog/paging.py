@@ -1,4 +1,9 @@
-"""Reading views: a view names its fields, and the statement that reads it follows from them."""
+"""Pages of lists: cursors, limits, and reading rows into views.
+
+A cursor names the row behind which the next page starts and the list that it belongs to, so that it
+is refused for another list or other filters. A page is bounded in items and in bytes. A view names
+its fields, and the statement that reads it follows from them (`select_view`).
+"""
 
 from __future__ import annotations
 
@@ -20,16 +25,18 @@ from siteatlas.errors import CursorInvalid
 from siteatlas.storage.models import Base
 from siteatlas.text import is_storable
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
 MAX_CURSOR_CHARS = 2048
+MAX_PAGE_BYTES = 4 * 1024 * 1024
+FIRST_ROWS = 50
 MIN_BIGINT = -(2**63)
 MAX_BIGINT = 2**63 - 1
 
-_INTEGER = re.compile(r"-?[0-9]{1,19}")
-
 T = TypeVar("T")
-S = TypeVar("S")
 K = TypeVar("K")
 
 
@@ -40,6 +47,110 @@ class Page(Generic[T]):
     items: list[T]
     next_cursor: str | None
     examined: int | None = None
+
+
+async def read_page(
+    session: AsyncSession,
+    statement: Select[*tuple[Any, ...]],
+    size: int,
+    view: Callable[..., T],
+    cursor_of: Callable[[Any], str],
+) -> Page[T]:
+    """The first page of a statement, each row as a view; with a cursor when more rows follow."""
+    room, items, last = PageCapacity(size), list[T](), None
+    async with aclosing(stream_rows(session, statement.limit(size + 1), room)) as rows:
+        async for row in rows:
+            if room.is_full:
+                return Page(items, cursor_of(last))
+            item, last = view(*row), row
+            items.append(item)
+            room.add(item)
+    return Page(items, None)
+
+
+async def stream_rows(
+    session: AsyncSession,
+    statement: Select[*tuple[Any, ...]],
+    room: PageCapacity,
+    values: Mapping[str, Any] | None = None,
+) -> AsyncGenerator[Any, None]:
+    """The rows of a statement; no more are fetched at a time than the page has room for.
+
+    `values` are those of its bound parameters.
+    """
+    result = await session.stream(statement, values, execution_options={"yield_per": FIRST_ROWS})
+    try:
+        wanted, rows = 0, None
+        while rows is None or len(rows) == wanted:
+            wanted = room.rows_to_fetch()
+            rows = await result.fetchmany(wanted)
+            for row in rows:
+                yield row
+    finally:
+        await result.close()
+
+
+class PageCapacity:
+    """How much one page of a list can still hold, in items and in bytes."""
+
+    def __init__(self, items: int) -> None:
+        self.items = items
+        self._taken = 0
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more fits; the first item always does."""
+        return self._taken >= self.items or self._bytes >= MAX_PAGE_BYTES
+
+    def add(self, view: Any) -> None:
+        """Count an item."""
+        self._taken += 1
+        self._bytes += view_bytes(view)
+
+    def rows_to_fetch(self) -> int:
+        """As many rows as are likely to fit, and one that says whether more follow."""
+        left = self.items - self._taken
+        if not self._taken:
+            return min(left + 1, FIRST_ROWS)
+        average = self._bytes // self._taken + 1
+        likely = min(left, (MAX_PAGE_BYTES - self._bytes) // average) + 1
+        # Between two parts of a long page, the event loop answers other requests.
+        return max(1, min(likely, 1_000))
+
+
+def view_bytes(view: Any) -> int:
+    """About how many bytes a view takes on its page."""
+    # Names of fields, numbers, times and identifiers of one item.
+    size = 200
+    for name in view.__slots__:
+        value = getattr(view, name)
+        if isinstance(value, str):
+            size += len(value) if value.isascii() else len(value.encode())
+        elif isinstance(value, (dict, list)):
+            size += len(orjson.dumps(value, default=str))
+    return size
+
+
+def page_size(limit: int | None) -> int:
+    """The requested number of items, at most `MAX_LIMIT`; `DEFAULT_LIMIT` if None."""
+    return max(1, min(DEFAULT_LIMIT if limit is None else limit, MAX_LIMIT))
+
+
+def select_view(
+    view: type[DataclassInstance],
+    model: type[Base],
+    **others: ColumnElement[Any] | QueryableAttribute[Any],
+) -> Select[*tuple[Any, ...]]:
+    """One column per field, in the order of the fields: `view(*row)` is the view of a row.
+
+    A field is the column of that name, unless `others` has an expression for it.
+    """
+    columns = (
+        others[field.name].label(field.name) if field.name in others else getattr(model, field.name)
+        for field in fields(view)
+    )
+    return select(*columns).select_from(model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +185,15 @@ class CursorScope:
 
 
 def _cursor_parts(cursor: str) -> list[str]:
-    """The mark and the key inside a pagination cursor; CursorInvalid if it is malformed."""
     if len(cursor) > MAX_CURSOR_CHARS:
         raise CursorInvalid
     padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
     parts = orjson.loads(urlsafe_b64decode(padded))
-    if not isinstance(parts, list) or not all(_is_cursor_part(part) for part in parts):
+    if not isinstance(parts, list):
+        raise CursorInvalid
+    if not all(isinstance(part, str) and is_storable(part) for part in parts):
         raise CursorInvalid
     return parts
-
-
-def _is_cursor_part(part: object) -> bool:
-    """Whether a part of a pagination cursor is text that a read statement can compare with."""
-    return isinstance(part, str) and is_storable(part)
 
 
 def bigint_key(parts: Sequence[str]) -> int:
@@ -107,6 +214,9 @@ def text_key(parts: Sequence[str]) -> str:
     return text
 
 
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+
+
 def parse_bigint(text: str) -> int:
     """Parse a number in a cursor, or of a job to look up; ValueError if it exceeds 64 bits."""
     if not _INTEGER.fullmatch(text):
@@ -115,118 +225,3 @@ def parse_bigint(text: str) -> int:
     if not MIN_BIGINT <= number <= MAX_BIGINT:
         raise ValueError("not a 64-bit number")
     return number
-
-
-def page_size(limit: int | None) -> int:
-    """The requested number of items, at most `MAX_LIMIT`; `DEFAULT_LIMIT` if None."""
-    return max(1, min(DEFAULT_LIMIT if limit is None else limit, MAX_LIMIT))
-
-
-MAX_PAGE_BYTES = 4 * 1024 * 1024
-FIRST_ROWS = 50
-# Between two parts of a long page, the event loop answers other requests.
-MAX_ROWS_AT_ONCE = 1_000
-# Names of fields, numbers, times and identifiers of one item.
-ITEM_BYTES = 200
-STREAMED = {"yield_per": FIRST_ROWS}
-
-
-class PageCapacity:
-    """How much one page of a list can still hold, in items and in bytes."""
-
-    def __init__(self, items: int) -> None:
-        self.items = items
-        self._taken = 0
-        self._bytes = 0
-
-    @property
-    def is_full(self) -> bool:
-        """Whether nothing more fits; the first item always does."""
-        return self._taken >= self.items or self._bytes >= MAX_PAGE_BYTES
-
-    def add(self, view: Any) -> None:
-        """Count an item."""
-        self._taken += 1
-        self._bytes += view_bytes(view)
-
-    def rows_to_fetch(self) -> int:
-        """As many rows as are likely to fit, and one that says whether more follow."""
-        left = self.items - self._taken
-        if not self._taken:
-            return min(left + 1, FIRST_ROWS)
-        average = self._bytes // self._taken + 1
-        likely = min(left, (MAX_PAGE_BYTES - self._bytes) // average) + 1
-        return max(1, min(likely, MAX_ROWS_AT_ONCE))
-
-
-async def read_page(
-    session: AsyncSession,
-    statement: Select[*tuple[Any, ...]],
-    size: int,
-    view: Callable[..., T],
-    cursor_of: Callable[[Any], str],
-) -> Page[T]:
-    """The first page of a statement, each row as a view; with a cursor when more rows follow."""
-    room, items, last = PageCapacity(size), list[T](), None
-    async with aclosing(stream_rows(session, statement.limit(size + 1), room)) as rows:
-        async for row in rows:
-            if room.is_full:
-                return Page(items, cursor_of(last))
-            item, last = view(*row), row
-            items.append(item)
-            room.add(item)
-    return Page(items, None)
-
-
-async def stream_rows(
-    session: AsyncSession,
-    statement: Select[*tuple[Any, ...]],
-    room: PageCapacity,
-    values: Mapping[str, Any] | None = None,
-) -> AsyncGenerator[Any, None]:
-    """The rows of a statement; no more are fetched at a time than the page has room for.
-
-    `values` are those of its bound parameters.
-    """
-    result = await session.stream(statement, values, execution_options=STREAMED)
-    try:
-        wanted, rows = 0, None
-        while rows is None or len(rows) == wanted:
-            wanted = room.rows_to_fetch()
-            rows = await result.fetchmany(wanted)
-            for row in rows:
-                yield row
-    finally:
-        await result.close()
-
-
-def view_bytes(view: Any) -> int:
-    """About how many bytes a view takes on its page."""
-    size = ITEM_BYTES
-    for name in view.__slots__:
-        value = getattr(view, name)
-        if isinstance(value, str):
-            size += len(value) if value.isascii() else len(value.encode())
-        elif isinstance(value, (dict, list)):
-            size += len(orjson.dumps(value, default=str))
-    return size
-
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-
-def select_view(
-    view: type[DataclassInstance],
-    model: type[Base],
-    **others: ColumnElement[Any] | QueryableAttribute[Any],
-) -> Select[*tuple[Any, ...]]:
-    """One column per field, in the order of the fields: `view(*row)` is the view of a row.
-
-    A field is the column of that name, unless `others` has an expression for it.
-    """
-    columns = (
-        others[field.name].label(field.name) if field.name in others else getattr(model, field.name)
-        for field in fields(view)
-    )
-    return select(*columns).select_from(model)

@@ -1,4 +1,7 @@
-"""Write statements for problems: found by a read of a document, or resolved."""
+"""Problems of documents: recorded or resolved by a read, listed per site, totalled over all sites.
+
+A problem is one row per document and code. A complete read that no longer finds it resolves it.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +47,36 @@ class FoundProblem:
     samples: list[dict[str, Any]]
 
 
+async def record_problems(
+    session: AsyncSession,
+    scan_id: int,
+    problems: Sequence[FoundProblem],
+    read_completely: Collection[UUID],
+) -> None:
+    """Store the problems found; resolve those that `read_completely` documents no longer have."""
+    ordered = sorted(problems, key=lambda problem: (problem.sitemap_id, problem.code))
+    if ordered:
+        await session.execute(_record, [_values(problem, scan_id) for problem in ordered])
+    if read_completely:
+        values = {
+            "read_ids": sorted(read_completely),
+            "sitemap_ids": [problem.sitemap_id for problem in ordered],
+            "codes": [problem.code for problem in ordered],
+        }
+        await session.execute(_resolve, values)
+
+
+def _values(problem: FoundProblem, scan_id: int) -> dict[str, Any]:
+    return {
+        "of_sitemap": problem.sitemap_id,
+        "of_code": problem.code,
+        "found": problem.count,
+        "shown": problem.samples,
+        "of_scan": scan_id,
+    }
+
+
 def _record_statement() -> Any:
-    """The upsert of one problem; its domain is taken from the stored document."""
     scan = bindparam("of_scan", type_=DOMAIN_PROBLEMS.c.last_scan_id.type)
     row = select(
         SITEMAPS.c.id,
@@ -72,7 +103,6 @@ def _record_statement() -> Any:
 
 
 def _resolve_statement() -> Any:
-    """The UPDATE that resolves problems that completely read documents no longer have."""
     pairs = func.unnest(
         bindparam("sitemap_ids", type_=ARRAY(Uuid())), bindparam("codes", type_=ARRAY(Text()))
     )
@@ -91,113 +121,8 @@ def _resolve_statement() -> Any:
     )
 
 
-# Statements of every scan are made once: making one costs as much as running it.
-RECORD = _record_statement()
-RESOLVE = _resolve_statement()
-
-
-async def record_problems(
-    session: AsyncSession,
-    scan_id: int,
-    problems: Sequence[FoundProblem],
-    read_completely: Collection[UUID],
-) -> None:
-    """Store the problems found; resolve those that `read_completely` documents no longer have."""
-    ordered = sorted(problems, key=lambda problem: (problem.sitemap_id, problem.code))
-    if ordered:
-        await session.execute(RECORD, [_values(problem, scan_id) for problem in ordered])
-    if read_completely:
-        values = {
-            "read_ids": sorted(read_completely),
-            "sitemap_ids": [problem.sitemap_id for problem in ordered],
-            "codes": [problem.code for problem in ordered],
-        }
-        await session.execute(RESOLVE, values)
-
-
-def _values(problem: FoundProblem, scan_id: int) -> dict[str, Any]:
-    """The parameters of the statement that records a problem."""
-    return {
-        "of_sitemap": problem.sitemap_id,
-        "of_code": problem.code,
-        "found": problem.count,
-        "shown": problem.samples,
-        "of_scan": scan_id,
-    }
-
-
-SITES_SHOWN = 5
-KEPT_SECONDS = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class ProblemTotal:
-    """One kind of problem: how often it was found, in how many documents of how many sites."""
-
-    code: str
-    meaning: str | None
-    count: int
-    documents: int
-    domains: int
-    since: datetime
-    largest: list[str]
-
-
-class ProblemTotals:
-    """Current problems by code, counted once a minute: it means reading all of them.
-
-    The caller sees to it that `read` runs once at a time.
-    """
-
-    def __init__(self) -> None:
-        self._totals: list[ProblemTotal] = []
-        self._good_until = 0.0
-
-    async def read(self, session: AsyncSession) -> list[ProblemTotal]:
-        """The totals, at most a minute old."""
-        if time.monotonic() >= self._good_until:
-            self._totals = await _total_problems(session)
-            self._good_until = time.monotonic() + KEPT_SECONDS
-        return self._totals
-
-
-async def _total_problems(session: AsyncSession) -> list[ProblemTotal]:
-    """Current problems by code, the most widespread first, with the sites that have most."""
-    ranked = (
-        select(
-            DomainProblem.code,
-            Domain.domain,
-            func.sum(DomainProblem.count).label("count"),
-            func.count().label("documents"),
-            func.min(DomainProblem.first_seen_at).label("since"),
-        )
-        .join(Domain, Domain.id == DomainProblem.domain_id)
-        .where(DomainProblem.resolved_at.is_(None), Domain.deleted_at.is_(None))
-        .group_by(DomainProblem.code, Domain.domain)
-        .subquery("ranked")
-    )
-    largest = func.array_agg(
-        aggregate_order_by(ranked.c.domain, ranked.c.count.desc(), ranked.c.domain)
-    )
-    statement = (
-        select(
-            ranked.c.code,
-            func.sum(ranked.c.count),
-            func.sum(ranked.c.documents),
-            func.count(),
-            func.min(ranked.c.since),
-            largest[1:SITES_SHOWN],
-        )
-        .group_by(ranked.c.code)
-        .order_by(func.count().desc(), ranked.c.code)
-    )
-    rows = (await session.execute(statement)).all()
-    return [
-        ProblemTotal(
-            row[0], meaning_of_problem(row[0]), int(row[1]), int(row[2]), row[3], row[4], row[5]
-        )
-        for row in rows
-    ]
+_record = _record_statement()
+_resolve = _resolve_statement()
 
 
 class ProblemState(StrEnum):
@@ -259,13 +184,11 @@ async def list_problems(
 
 
 def _parse_problem_position(parts: Sequence[str]) -> tuple[str, UUID]:
-    """The position in the list of problems, from the parts of a pagination cursor."""
     code, sitemap_id = parts
     return code, UUID(sitemap_id)
 
 
 def _select_problems(domain_id: UUID, wanted: ProblemFilter) -> Select[*tuple[Any, ...]]:
-    """The read statement for the problems of a site that match the filter."""
     statement = (
         select_view(ProblemView, DomainProblem, meaning=DomainProblem.code, sitemap=Sitemap.url)
         .join(Sitemap, Sitemap.id == DomainProblem.sitemap_id)
@@ -291,3 +214,72 @@ def _view(*row: Any) -> ProblemView:
     view = ProblemView(*row)
     samples = [ProblemSample(**sample) for sample in cast("list[dict[str, Any]]", view.samples)]
     return replace(view, meaning=meaning_of_problem(view.code), samples=samples)
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemTotal:
+    """One kind of problem: how often it was found, in how many documents of how many sites."""
+
+    code: str
+    meaning: str | None
+    count: int
+    documents: int
+    domains: int
+    since: datetime
+    largest: list[str]
+
+
+class ProblemTotals:
+    """Current problems by code, counted once a minute: it means reading all of them.
+
+    The caller sees to it that `read` runs once at a time.
+    """
+
+    def __init__(self) -> None:
+        self._totals: list[ProblemTotal] = []
+        self._good_until = 0.0
+
+    async def read(self, session: AsyncSession) -> list[ProblemTotal]:
+        """The totals, at most a minute old."""
+        if time.monotonic() >= self._good_until:
+            self._totals = await _total_problems(session)
+            self._good_until = time.monotonic() + 60.0
+        return self._totals
+
+
+async def _total_problems(session: AsyncSession) -> list[ProblemTotal]:
+    ranked = (
+        select(
+            DomainProblem.code,
+            Domain.domain,
+            func.sum(DomainProblem.count).label("count"),
+            func.count().label("documents"),
+            func.min(DomainProblem.first_seen_at).label("since"),
+        )
+        .join(Domain, Domain.id == DomainProblem.domain_id)
+        .where(DomainProblem.resolved_at.is_(None), Domain.deleted_at.is_(None))
+        .group_by(DomainProblem.code, Domain.domain)
+        .subquery("ranked")
+    )
+    largest = func.array_agg(
+        aggregate_order_by(ranked.c.domain, ranked.c.count.desc(), ranked.c.domain)
+    )
+    statement = (
+        select(
+            ranked.c.code,
+            func.sum(ranked.c.count),
+            func.sum(ranked.c.documents),
+            func.count(),
+            func.min(ranked.c.since),
+            largest[1:5],
+        )
+        .group_by(ranked.c.code)
+        .order_by(func.count().desc(), ranked.c.code)
+    )
+    rows = (await session.execute(statement)).all()
+    return [
+        ProblemTotal(
+            row[0], meaning_of_problem(row[0]), int(row[1]), int(row[2]), row[3], row[4], row[5]
+        )
+        for row in rows
+    ]

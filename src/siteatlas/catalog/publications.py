@@ -1,6 +1,7 @@
 """Publications, newest first: each number of the change feed with its counts, and its events.
 
-The feed itself is read forwards (`changes.py`); people look at what is newest.
+The feed itself is read forwards (`change_feed`); people look at what is newest: a list of numbers,
+the latest events, and bars of what was added and removed per hour or day.
 """
 
 from __future__ import annotations
@@ -54,53 +55,12 @@ from siteatlas.storage.schema import DOMAINS, FEED_EVENTS, SCANS, URL_CHANGES
 
 # The number of published scans that are examined for one list.
 MAX_SCANS = 5_000
+# Rows of all numbers together: a scan may have many changes and few of the kinds.
+MAX_EXAMINED = 50_000
+# The end of a scan is written before its transaction commits.
+SETTLED_AFTER = timedelta(minutes=10)
 
 AnySelect = Select[*tuple[Any, ...]] | CompoundSelect[*tuple[Any, ...]]
-
-
-def newest(rows: AnySelect, limit: int) -> Select[*tuple[Any, ...]]:
-    """The rows with the highest `seq`, as a part of a union.
-
-    Each part has its own order and limit: otherwise the server would sort the whole union.
-    """
-    return select(rows.order_by(desc("seq")).limit(limit).subquery())
-
-
-def newest_unexamined_number(
-    domain_id: UUID | None = None, before: int | None = None
-) -> Select[Any]:
-    """The number of the newest scan that a list does not examine; no row if it examines all.
-
-    Of one site or of all sites, counted from the newest scan, or from the newest before a number.
-    """
-    number = SCANS.c.published_seq
-    numbers = select(number).where(number.is_not(None))
-    if domain_id is not None:
-        numbers = numbers.where(SCANS.c.domain_id == domain_id)
-    if before is not None:
-        numbers = numbers.where(number < before)
-    return numbers.order_by(number.desc()).offset(MAX_SCANS).limit(1)
-
-
-def has_counted(change_counts: ColumnElement[Any], kinds: frozenset[str]) -> ColumnElement[bool]:
-    """SQL condition: a scan counted changes of URLs of one of these kinds."""
-    counted = (change_counts.has_key(kind) for kind in sorted(kinds & URL_KINDS))
-    return or_(false(), *counted)
-
-
-def has_events(scan_id: ColumnElement[Any], kinds: frozenset[str] | None) -> ColumnElement[bool]:
-    """SQL condition: a scan has events of documents or of its site, of these kinds or of any."""
-    if kinds is not None and kinds.isdisjoint(EVENT_KINDS):
-        return false()
-    events = select(FEED_EVENTS.c.id).where(FEED_EVENTS.c.scan_id == scan_id)
-    return of_kinds(events, kinds).exists()
-
-
-def of_kinds(events: Select[Any], kinds: frozenset[str] | None) -> Select[Any]:
-    """Only the events of these kinds, or all of them if `kinds` is None."""
-    if kinds is None:
-        return events
-    return events.where(FEED_EVENTS.c.kind.in_(sorted(kinds & EVENT_KINDS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +111,6 @@ async def list_publications(
 def _published_scans(
     domain_id: UUID | None, kinds: frozenset[str], before: int | None, after: int | None
 ) -> Select[*tuple[object, ...]]:
-    """Scans that have a number before one and after another."""
     statement = (
         select(
             Scan.published_seq.label("seq"),
@@ -177,7 +136,6 @@ def _published_scans(
 
 
 def _removed_sites(before: int | None) -> Select[*tuple[object, ...]]:
-    """Events with a number of their own."""
     statement = select(
         FeedEvent.seq.label("seq"),
         FeedEvent.domain,
@@ -201,11 +159,150 @@ async def read_publication(session: AsyncSession, seq: int, limit: int) -> FeedP
     )
 
 
-ADDED = (ChangeKind.ADDED, ChangeKind.BACK)
-REMOVED = (ChangeKind.REMOVED, ChangeKind.EXPIRED)
-# The end of a scan is written before its transaction commits.
-SETTLED_AFTER = timedelta(minutes=10)
-KEPT_PERIODS = 200
+@dataclass(frozen=True, slots=True)
+class PublishedEvent:
+    """An event, and when it was published."""
+
+    event: ChangeView
+    published_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LatestChanges:
+    """The newest events. `is_complete`: they are as many as asked for, or all that there are.
+
+    Otherwise reading ended at a bound before, and there may be others, also between these.
+    """
+
+    events: list[PublishedEvent]
+    is_complete: bool
+
+
+async def latest_changes(
+    session: AsyncSession, wanted: FeedFilter, head: FeedHeadView, limit: int = 100
+) -> LatestChanges:
+    """The newest events up to a head that was read before, in the same snapshot."""
+    numbers = (await session.execute(_newest_numbers(wanted, head, limit))).all()
+    page, times = PageInProgress(wanted, limit, MAX_EXAMINED), dict[int, datetime]()
+    all_read = len(numbers) < limit
+    for seq, published_at in numbers:
+        end = await page.fill(session, replace(head, seq=seq), FeedPosition(seq - 1))
+        times[seq] = published_at
+        if end.done < seq:
+            all_read = False
+            break
+    events = [PublishedEvent(event, times[event.seq]) for event in page.items]
+    is_full = len(events) == limit
+    if not is_full and not all_read:
+        return LatestChanges(events, is_complete=False)
+    start = events[-1].event.seq if is_full else head.retained_from
+    is_cut = await _has_unexamined_scans(session, wanted, replace(head, retained_from=start))
+    return LatestChanges(events, is_complete=not is_cut)
+
+
+async def _has_unexamined_scans(
+    session: AsyncSession, wanted: FeedFilter, head: FeedHeadView
+) -> bool:
+    # Each scan has its own number, so that most feeds need no statement.
+    if head.seq - head.retained_from <= MAX_SCANS:
+        return False
+    unexamined = _newest_scans(wanted, head).offset(MAX_SCANS).limit(1)
+    return (await session.execute(unexamined)).first() is not None
+
+
+def _newest_numbers(wanted: FeedFilter, head: FeedHeadView, limit: int) -> Select[Any]:
+    both = [
+        newest(_scans_with_events(wanted, head), limit),
+        newest(_numbered_events(wanted, head), limit),
+    ]
+    return newest(union_all(*both), limit)
+
+
+def _scans_with_events(wanted: FeedFilter, head: FeedHeadView) -> Select[Any]:
+    scans = _newest_scans(wanted, head).limit(MAX_SCANS).subquery("scans")
+    return select(scans.c.published_seq.label("seq"), scans.c.published_at).where(
+        or_(_has_urls(scans, wanted), has_events(scans.c.id, wanted.kinds))
+    )
+
+
+def _newest_scans(wanted: FeedFilter, head: FeedHeadView) -> Select[Any]:
+    ended = func.coalesce(SCANS.c.finished_at, SCANS.c.started_at).label("published_at")
+    recent = select(SCANS.c.id, SCANS.c.published_seq, SCANS.c.change_counts, ended).where(
+        SCANS.c.published_seq > head.retained_from, SCANS.c.published_seq <= head.seq
+    )
+    stored = recent.join(DOMAINS, DOMAINS.c.id == SCANS.c.domain_id)
+    stored = stored.where(DOMAINS.c.deleted_at.is_(None))
+    ordered = stored.order_by(SCANS.c.published_seq.desc())
+    return _of_sites(ordered, SCANS.c.domain_id, wanted)
+
+
+def _has_urls(scans: Subquery, wanted: FeedFilter) -> ColumnElement[bool]:
+    if not wanted.shows_urls:
+        return false()
+    some = select(URL_CHANGES.c.scan_id).where(URL_CHANGES.c.scan_id == scans.c.id).exists()
+    if wanted.kinds is None:
+        return some
+    counts = scans.c.change_counts
+    return and_(or_(counts.is_(None), has_counted(counts, wanted.kinds)), some)
+
+
+def _numbered_events(wanted: FeedFilter, head: FeedHeadView) -> Select[Any]:
+    columns = FEED_EVENTS.c
+    own = select(columns.seq, columns.created_at.label("published_at")).where(
+        columns.seq > head.retained_from, columns.seq <= head.seq
+    )
+    return _of_sites(of_kinds(own, wanted.kinds), columns.domain_id, wanted)
+
+
+def _of_sites(rows: Select[Any], domain_id: ColumnElement[UUID], wanted: FeedFilter) -> Select[Any]:
+    if wanted.domain_id is not None:
+        rows = rows.where(domain_id == wanted.domain_id)
+    return rows if wanted.tag is None else rows.where(domain_id.in_(tagged_domains(wanted.tag)))
+
+
+def newest(rows: AnySelect, limit: int) -> Select[*tuple[Any, ...]]:
+    """The rows with the highest `seq`, as a part of a union.
+
+    Each part has its own order and limit: otherwise the server would sort the whole union.
+    """
+    return select(rows.order_by(desc("seq")).limit(limit).subquery())
+
+
+def newest_unexamined_number(
+    domain_id: UUID | None = None, before: int | None = None
+) -> Select[Any]:
+    """The number of the newest scan that a list does not examine; no row if it examines all.
+
+    Of one site or of all sites, counted from the newest scan, or from the newest before a number.
+    """
+    number = SCANS.c.published_seq
+    numbers = select(number).where(number.is_not(None))
+    if domain_id is not None:
+        numbers = numbers.where(SCANS.c.domain_id == domain_id)
+    if before is not None:
+        numbers = numbers.where(number < before)
+    return numbers.order_by(number.desc()).offset(MAX_SCANS).limit(1)
+
+
+def has_counted(change_counts: ColumnElement[Any], kinds: frozenset[str]) -> ColumnElement[bool]:
+    """SQL condition: a scan counted changes of URLs of one of these kinds."""
+    counted = (change_counts.has_key(kind) for kind in sorted(kinds & URL_KINDS))
+    return or_(false(), *counted)
+
+
+def has_events(scan_id: ColumnElement[Any], kinds: frozenset[str] | None) -> ColumnElement[bool]:
+    """SQL condition: a scan has events of documents or of its site, of these kinds or of any."""
+    if kinds is not None and kinds.isdisjoint(EVENT_KINDS):
+        return false()
+    events = select(FEED_EVENTS.c.id).where(FEED_EVENTS.c.scan_id == scan_id)
+    return of_kinds(events, kinds).exists()
+
+
+def of_kinds(events: Select[Any], kinds: frozenset[str] | None) -> Select[Any]:
+    """Only the events of these kinds, or all of them if `kinds` is None."""
+    if kinds is None:
+        return events
+    return events.where(FEED_EVENTS.c.kind.in_(sorted(kinds & EVENT_KINDS)))
 
 
 class Period(StrEnum):
@@ -249,14 +346,12 @@ class ChangesOverTime:
     def _remember(
         self, period: Period, known: dict[datetime, PeriodChanges], *, before: datetime
     ) -> None:
-        """Keep what was read of periods that ended long enough ago; forget the oldest."""
         self._settled |= {(period, start): one for start, one in known.items() if start <= before}
-        for oldest in sorted(self._settled, key=lambda key: key[1])[:-KEPT_PERIODS]:
+        for oldest in sorted(self._settled, key=lambda key: key[1])[:-200]:
             del self._settled[oldest]
 
 
 async def _current_period(session: AsyncSession, period: Period) -> tuple[datetime, datetime]:
-    """The time by the clock of the database, and the start of the period that it is in."""
     now, start = (await session.execute(select(func.now(), _start_of(period, func.now())))).one()
     return now, start
 
@@ -271,8 +366,10 @@ async def _read_since(
     """
     earlier = await last_number_before(session, since - SETTLED_AFTER)
     start = _start_of(period, Scan.finished_at).label("start")
+    added = _sum_of((ChangeKind.ADDED, ChangeKind.BACK))
+    removed = _sum_of((ChangeKind.REMOVED, ChangeKind.EXPIRED))
     statement = (
-        select(start, _sum_of(ADDED), _sum_of(REMOVED), func.count())
+        select(start, added, removed, func.count())
         .where(Scan.published_seq > earlier, Scan.finished_at >= since)
         .group_by(start)
     )
@@ -289,121 +386,7 @@ def _start_of(period: Period, moment: Any) -> Any:
 
 
 def _sum_of(kinds: tuple[ChangeKind, ...]) -> Any:
-    """The changes of these kinds, summed over scans."""
     counts = [
         func.coalesce(cast(Scan.change_counts[kind.value].astext, BigInteger), 0) for kind in kinds
     ]
     return func.coalesce(func.sum(sum(counts[1:], counts[0])), 0)
-
-
-MAX_LATEST = 100
-# Rows of all numbers together: a scan may have many changes and few of the kinds.
-MAX_EXAMINED = 50_000
-_ENDED = func.coalesce(SCANS.c.finished_at, SCANS.c.started_at).label("published_at")
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedEvent:
-    """An event, and when it was published."""
-
-    event: ChangeView
-    published_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class LatestChanges:
-    """The newest events. `is_complete`: they are as many as asked for, or all that there are.
-
-    Otherwise reading ended at a bound before, and there may be others, also between these.
-    """
-
-    events: list[PublishedEvent]
-    is_complete: bool
-
-
-async def latest_changes(
-    session: AsyncSession, wanted: FeedFilter, head: FeedHeadView, limit: int = MAX_LATEST
-) -> LatestChanges:
-    """The newest events up to a head that was read before, in the same snapshot."""
-    numbers = (await session.execute(_newest_numbers(wanted, head, limit))).all()
-    page, times = PageInProgress(wanted, limit, MAX_EXAMINED), dict[int, datetime]()
-    all_read = len(numbers) < limit
-    for seq, published_at in numbers:
-        end = await page.fill(session, replace(head, seq=seq), FeedPosition(seq - 1))
-        times[seq] = published_at
-        if end.done < seq:
-            all_read = False
-            break
-    events = [PublishedEvent(event, times[event.seq]) for event in page.items]
-    is_full = len(events) == limit
-    if not is_full and not all_read:
-        return LatestChanges(events, is_complete=False)
-    start = events[-1].event.seq if is_full else head.retained_from
-    is_cut = await _has_unexamined_scans(session, wanted, replace(head, retained_from=start))
-    return LatestChanges(events, is_complete=not is_cut)
-
-
-async def _has_unexamined_scans(
-    session: AsyncSession, wanted: FeedFilter, head: FeedHeadView
-) -> bool:
-    """Whether more scans than are examined were published up to the head."""
-    # Each scan has its own number, so that most feeds need no statement.
-    if head.seq - head.retained_from <= MAX_SCANS:
-        return False
-    unexamined = _newest_scans(wanted, head).offset(MAX_SCANS).limit(1)
-    return (await session.execute(unexamined)).first() is not None
-
-
-def _newest_numbers(wanted: FeedFilter, head: FeedHeadView, limit: int) -> Select[Any]:
-    """The newest numbers that have events of the kinds, with the time of their publication."""
-    both = [
-        newest(_scans_with_events(wanted, head), limit),
-        newest(_numbered_events(wanted, head), limit),
-    ]
-    return newest(union_all(*both), limit)
-
-
-def _scans_with_events(wanted: FeedFilter, head: FeedHeadView) -> Select[Any]:
-    """The numbers of scans with events of the kinds, among the newest scans."""
-    scans = _newest_scans(wanted, head).limit(MAX_SCANS).subquery("scans")
-    return select(scans.c.published_seq.label("seq"), scans.c.published_at).where(
-        or_(_has_urls(scans, wanted), has_events(scans.c.id, wanted.kinds))
-    )
-
-
-def _newest_scans(wanted: FeedFilter, head: FeedHeadView) -> Select[Any]:
-    """The published scans of the sites, newest first, with events of the kinds or without."""
-    recent = select(SCANS.c.id, SCANS.c.published_seq, SCANS.c.change_counts, _ENDED).where(
-        SCANS.c.published_seq > head.retained_from, SCANS.c.published_seq <= head.seq
-    )
-    stored = recent.join(DOMAINS, DOMAINS.c.id == SCANS.c.domain_id)
-    stored = stored.where(DOMAINS.c.deleted_at.is_(None))
-    ordered = stored.order_by(SCANS.c.published_seq.desc())
-    return _of_sites(ordered, SCANS.c.domain_id, wanted)
-
-
-def _has_urls(scans: Subquery, wanted: FeedFilter) -> ColumnElement[bool]:
-    """SQL condition: a scan has changes of URLs, of the kinds if it counted its changes."""
-    if not wanted.shows_urls:
-        return false()
-    some = select(URL_CHANGES.c.scan_id).where(URL_CHANGES.c.scan_id == scans.c.id).exists()
-    if wanted.kinds is None:
-        return some
-    counts = scans.c.change_counts
-    return and_(or_(counts.is_(None), has_counted(counts, wanted.kinds)), some)
-
-
-def _numbered_events(wanted: FeedFilter, head: FeedHeadView) -> Select[Any]:
-    """The events of the kinds that have a number of their own."""
-    columns = FEED_EVENTS.c
-    own = select(columns.seq, columns.created_at.label("published_at")).where(
-        columns.seq > head.retained_from, columns.seq <= head.seq
-    )
-    return _of_sites(of_kinds(own, wanted.kinds), columns.domain_id, wanted)
-
-
-def _of_sites(rows: Select[Any], domain_id: ColumnElement[UUID], wanted: FeedFilter) -> Select[Any]:
-    """Only the rows of the site, or of the sites that have the tag."""
-    if wanted.domain_id is not None:
-        rows = rows.where(domain_id == wanted.domain_id)
-    return rows if wanted.tag is None else rows.where(domain_id.in_(tagged_domains(wanted.tag)))

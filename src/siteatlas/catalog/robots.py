@@ -1,4 +1,4 @@
-"""Read statements for the robots.txt of a site: its versions, and what each of them changed."""
+"""The robots.txt of a site: its versions as scans found them, and what each of them changed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,26 @@ class RobotsChange:
     http_status_before: int | None
 
 
-def _recording() -> Any:
+async def record_robots(
+    session: AsyncSession, domain_id: UUID, text: RobotsText
+) -> RobotsChange | None:
+    """Record the robots.txt of an origin; return what it replaced, None if that was the same."""
+    values = {
+        "of_domain": domain_id,
+        "its_origin": text.origin,
+        "its_hash": hashlib.sha256(text.content.encode("utf-8", "surrogatepass")).hexdigest(),
+        "its_content": text.content,
+        "its_status": text.http_status,
+        "is_truncated": text.truncated,
+    }
+    replaced = (await session.execute(_record, values)).one_or_none()
+    if replaced is None or replaced.id is None:
+        return None
+    content = await session.scalar(_load_content, {"its_id": replaced.id})
+    return RobotsChange(content or "", replaced.http_status)
+
+
+def _record_statement() -> Any:
     """Note that the last version was seen again, or store a new one; give the one before."""
     files = ROBOTS_FILES
     new: dict[str, BindParameter[Any]] = {
@@ -85,27 +104,8 @@ def _recording() -> Any:
     return select(latest.c.id, latest.c.http_status).select_from(added.outerjoin(latest, true()))
 
 
-RECORD = _recording()
-LOAD_CONTENT = select(ROBOTS_FILES.c.content).where(ROBOTS_FILES.c.id == bindparam("its_id"))
-
-
-async def record_robots(
-    session: AsyncSession, domain_id: UUID, text: RobotsText
-) -> RobotsChange | None:
-    """Record the robots.txt of an origin; return what it replaced, None if that was the same."""
-    values = {
-        "of_domain": domain_id,
-        "its_origin": text.origin,
-        "its_hash": hashlib.sha256(text.content.encode("utf-8", "surrogatepass")).hexdigest(),
-        "its_content": text.content,
-        "its_status": text.http_status,
-        "is_truncated": text.truncated,
-    }
-    replaced = (await session.execute(RECORD, values)).one_or_none()
-    if replaced is None or replaced.id is None:
-        return None
-    content = await session.scalar(LOAD_CONTENT, {"its_id": replaced.id})
-    return RobotsChange(content or "", replaced.http_status)
+_record = _record_statement()
+_load_content = select(ROBOTS_FILES.c.content).where(ROBOTS_FILES.c.id == bindparam("its_id"))
 
 
 @dataclass(frozen=True, slots=True)
