@@ -1,6 +1,7 @@
-"""The requests of discovery: robots.txt, and a page that cannot exist.
+"""Single requests of discovery and what they mean: robots.txt, and a page that cannot exist.
 
-Owns single requests and their interpretation; `origin_search.py` owns the order of steps.
+Also the origins that may serve a site, and which one to try after others failed. `site_scan.py`
+owns the order of the steps.
 """
 
 from __future__ import annotations
@@ -50,8 +51,57 @@ from siteatlas.scanner.reading.document import DocumentReader
 from siteatlas.scanner.reading.entries import Tally
 
 ROBOTS_WIRE_BYTES = 1024 * 1024
-# A longer robots.txt takes more than a few milliseconds.
-BYTES_READ_AT_ONCE = 8 * 1024
+TRY_NEXT_ORIGIN_ERRORS = (
+    ConnectionFailed,
+    DnsError,
+    EgressDenied,
+    HttpProtocolError,
+    Timeout,
+    TlsError,
+)
+
+
+def candidate_origins(site: WebAddress) -> Iterator[WebAddress]:
+    """The origins that may serve a site, the most likely first."""
+    for host in (site.host, other_host(site.host)):
+        if host is not None:
+            for origin in _origins_by_scheme(site):
+                yield parse_url(origin.replace(site.host, host, 1) + "/")
+
+
+def _origins_by_scheme(site: WebAddress) -> list[str]:
+    fixed = site.scheme_given or (site.port_given and site.port == 443)
+    if fixed:
+        return [site.origin]
+    return [site.origin, "http" + site.origin.removeprefix("https")]
+
+
+def other_host(host: str) -> str | None:
+    """The host with `www.` if it has none, without it if it has; None for addresses."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        if "." not in host:
+            return None
+        bare = bare_host(host)
+        return bare if host != bare else "www." + bare
+    return None
+
+
+def is_worth_trying(origin: WebAddress, site: WebAddress, errors: Sequence[SiteatlasError]) -> bool:
+    """Whether an origin may succeed after others failed with these errors.
+
+    A certificate that cannot be trusted is never a reason to continue without TLS.
+    """
+    if origin.scheme != site.scheme and any(map(_is_untrusted_certificate, errors)):
+        return False
+    if origin.host != site.host:
+        return any(isinstance(error, (ConnectionFailed, DnsError, TlsError)) for error in errors)
+    return not any(isinstance(error, DnsError) for error in errors)
+
+
+def _is_untrusted_certificate(error: SiteatlasError) -> bool:
+    return isinstance(error, TlsError) and not isinstance(error, TlsNotSpoken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +117,6 @@ class RobotsResult:
     rules: AgentRules = field(default_factory=AgentRules)
     is_truncated: bool = False
     text: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RandomPathResult:
-    """The response of a site for a page that cannot exist."""
-
-    final_url: str | None = None
-    accepts_any_path: bool = False
-    type: SitemapType | None = None
 
 
 async def fetch_robots(client: HttpClient, base: WebAddress, user_agent: str) -> RobotsResult:
@@ -121,19 +162,7 @@ def _check_robots_status(response: Response) -> None:
         )
 
 
-async def _read_robots(content: bytes, user_agent: str) -> tuple[Robots, AgentRules, str]:
-    """Read a robots.txt; a long one in a thread, which lets the event loop continue."""
-
-    def read() -> tuple[Robots, AgentRules, str]:
-        """The file, its rules for our user agent, and its text."""
-        robots = parse_robots(content)
-        return robots, robots.rules_for(user_agent), robots_text(content)
-
-    return read() if len(content) <= BYTES_READ_AT_ONCE else await asyncio.to_thread(read)
-
-
 async def _robots_content(response: Response) -> bytes:
-    """The content of robots.txt up to the size limit; an incomplete response is an error."""
     content = bytearray()
     limits = BodyLimits(decoded_bytes=ROBOTS_WIRE_BYTES)
     body = Body(response.content_encoding, Tally(), limits)
@@ -154,6 +183,26 @@ async def _robots_content(response: Response) -> bytes:
     return bytes(content)
 
 
+async def _read_robots(content: bytes, user_agent: str) -> tuple[Robots, AgentRules, str]:
+    """Read a robots.txt; a long one in a thread, which lets the event loop continue."""
+
+    def read() -> tuple[Robots, AgentRules, str]:
+        robots = parse_robots(content)
+        return robots, robots.rules_for(user_agent), robots_text(content)
+
+    # A longer robots.txt takes more than a few milliseconds.
+    return read() if len(content) <= 8 * 1024 else await asyncio.to_thread(read)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomPathResult:
+    """The response of a site for a page that cannot exist."""
+
+    final_url: str | None = None
+    accepts_any_path: bool = False
+    type: SitemapType | None = None
+
+
 async def probe_random_path(client: HttpClient, base: WebAddress) -> RandomPathResult:
     """Request a page that cannot exist, to recognise the responses for missing pages."""
     address = parse_url(f"/{secrets.token_hex(8)}.xml", base.url)
@@ -169,7 +218,6 @@ async def probe_random_path(client: HttpClient, base: WebAddress) -> RandomPathR
 
 
 async def _random_path_type(response: Response) -> SitemapType | None:
-    """The type of the sitemap that a site serves at a random path; None for any other response."""
     try:
         reader = DocumentReader(response.content_encoding, response.charset)
         async for chunk in response.chunks():
@@ -181,59 +229,3 @@ async def _random_path_type(response: Response) -> SitemapType | None:
     except ScanError:
         return None
     return reader.type
-
-
-TRY_NEXT_ORIGIN_ERRORS = (
-    ConnectionFailed,
-    DnsError,
-    EgressDenied,
-    HttpProtocolError,
-    Timeout,
-    TlsError,
-)
-TRY_OTHER_HOST_ERRORS = (ConnectionFailed, DnsError, TlsError)
-
-
-def candidate_origins(site: WebAddress) -> Iterator[WebAddress]:
-    """The origins that may serve a site, the most likely first."""
-    for host in (site.host, other_host(site.host)):
-        if host is not None:
-            for origin in _origins_by_scheme(site):
-                yield parse_url(origin.replace(site.host, host, 1) + "/")
-
-
-def other_host(host: str) -> str | None:
-    """The host with `www.` if it has none, without it if it has; None for addresses."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        if "." not in host:
-            return None
-        bare = bare_host(host)
-        return bare if host != bare else "www." + bare
-    return None
-
-
-def is_worth_trying(origin: WebAddress, site: WebAddress, errors: Sequence[SiteatlasError]) -> bool:
-    """Whether an origin may succeed after others failed with these errors.
-
-    A certificate that cannot be trusted is never a reason to continue without TLS.
-    """
-    if origin.scheme != site.scheme and any(map(_is_untrusted_certificate, errors)):
-        return False
-    if origin.host != site.host:
-        return any(isinstance(error, TRY_OTHER_HOST_ERRORS) for error in errors)
-    return not any(isinstance(error, DnsError) for error in errors)
-
-
-def _is_untrusted_certificate(error: SiteatlasError) -> bool:
-    """Whether an origin failed because of its certificate, so that no other scheme is tried."""
-    return isinstance(error, TlsError) and not isinstance(error, TlsNotSpoken)
-
-
-def _origins_by_scheme(site: WebAddress) -> list[str]:
-    """The origin of the site and, if neither scheme nor port say https, also with http."""
-    fixed = site.scheme_given or (site.port_given and site.port == 443)
-    if fixed:
-        return [site.origin]
-    return [site.origin, "http" + site.origin.removeprefix("https")]
