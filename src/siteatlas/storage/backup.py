@@ -1,6 +1,8 @@
 """Backup and restore of what is stored, as one file that does not depend on the server's version.
 
-What only running processes need is left out.
+The file is a compressed tar archive: a manifest, the rows of each table as COPY writes them in text
+format, and the number of rows at the end. What only running processes need is left out. A backup is
+written from one snapshot and restored in one transaction, then migrated to the current schema.
 """
 
 from __future__ import annotations
@@ -67,65 +69,275 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 END = "end.json"
 PART_BYTES = 4 * 2**20
-MAX_JSON_BYTES = 2**20
-# Level 1 takes a third of the time of the default and makes files that are a quarter larger.
-COMPRESSION = 1
-OWNER_ONLY = 0o600
-MAX_IDENTITY = 2**63 - 1
-# The last six come from JSON that is not of the expected form.
-DAMAGED = (
-    tarfile.TarError,
-    zlib.error,
-    OSError,
-    EOFError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-)
+COPY_SECONDS = 86_400.0
+STANDARD_STREAM = "-"
+# What only running processes need.
+LEFT_OUT = frozenset({"workers", "rate_limits", "browser_sessions"})
+# For this transaction: no limits of time, and values in a form that every server reads alike.
+SESSION_SETTINGS = {
+    "application_name": BACKUP_NAME,
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "datestyle": "ISO, YMD",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+}
+
+Step = Callable[[AsyncConnection], Awaitable[None]]
+_prepare = select(*(func.set_config(name, value, True) for name, value in SESSION_SETTINGS.items()))
+
+
+async def write_backup(database: Database, file: BinaryIO) -> dict[str, int]:
+    """Write the database to a file; returns the number of rows by table.
+
+    All rows belong to one snapshot, so that nothing is locked for other processes.
+    """
+    with translated_faults():
+        async with database.engine.connect() as plain:
+            snapshot = await plain.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+            async with snapshot.begin():
+                await snapshot.execute(_prepare)
+                writer = ArchiveWriter(file, await _describe_tables(snapshot))
+                for table in backed_up_tables():
+                    await _write_table(snapshot, table, writer)
+    return writer.finish()
+
+
+def backed_up_tables() -> list[Table]:
+    """The tables of a backup, each behind those that it refers to."""
+    return [table for table in Base.metadata.sorted_tables if table.name not in LEFT_OUT]
+
+
+async def _describe_tables(connection: AsyncConnection) -> Manifest:
+    tables = [
+        TableContents(table.name, _stored_columns(table), await _last_identity(connection, table))
+        for table in backed_up_tables()
+    ]
+    moment = datetime.now(UTC).isoformat(timespec="seconds")
+    return Manifest(needed_revision(), version("siteatlas"), moment, tuple(tables))
+
+
+def _stored_columns(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.columns if column.computed is None)
+
+
+async def _last_identity(connection: AsyncConnection, table: Table) -> tuple[str, int] | None:
+    for own in table.columns:
+        if isinstance(own.server_default, Identity):
+            sequence = cast(func.pg_get_serial_sequence(table.name, own.name), REGCLASS)
+            last = await connection.scalar(select(func.pg_sequence_last_value(sequence)))
+            return own.name, int(last or 1)
+    return None
+
+
+async def _write_table(connection: AsyncConnection, table: Table, writer: ArchiveWriter) -> None:
+    rows = writer.table(table.name)
+    count = await copy_out(connection, table.name, _stored_columns(table), rows.write)
+    rows.flush()
+    writer.count(table.name, count)
+
+
+async def restore_backup(
+    database: Database,
+    reader: ArchiveReader,
+    *,
+    check: Step,
+    finish: Step,
+    replace: bool = False,
+    renew_feed: bool = True,
+) -> dict[str, int]:
+    """Put the contents of a backup in the place of the database; returns the rows by table.
+
+    `check` runs before any row is deleted, on a database with the current schema; not at all if
+    the database has none. `finish` runs on the restored one. With `renew_feed` the feed gets a new
+    id: positions of readers from before are refused, because events with the same numbers may mean
+    something else now.
+    """
+    with translated_faults():
+        async with database.engine.begin() as connection:
+            await connection.execute(_prepare)
+            await connection.execute(select(func.pg_advisory_xact_lock(UPGRADE_LOCK)))
+            revocations = await _inspect(connection, check, replace=replace)
+            await _make_tables(connection, reader.manifest)
+            rows = await _load(connection, reader)
+            await connection.run_sync(migrate, needed_revision())
+            if renew_feed:
+                await connection.execute(update(FeedHead).values(feed_id=func.gen_random_uuid()))
+            await _revoke_again(connection, revocations)
+            await finish(connection)
+            await analyze(connection, [each.name for each in backed_up_tables()])
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
-class TableContents:
-    """A table of a backup: its columns, and the last value of its identity column, if any."""
+class Revocation:
+    """A key that was revoked in the database that a backup replaces."""
 
-    name: str
-    columns: tuple[str, ...]
-    identity: tuple[str, int] | None = None
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        """Read an entry of the manifest."""
-        columns = tuple(map(_name, content["columns"]))
-        identity = _identity_archive(content["identity"], columns)
-        return cls(_name(content["name"]), columns, identity)
+    key_id: str
+    revoked_at: Any
 
 
-def _text(value: Any) -> str:
-    """A text of the manifest; TypeError if it is something else."""
-    if not isinstance(value, str):
-        raise TypeError
-    return value
+async def _inspect(connection: AsyncConnection, check: Step, *, replace: bool) -> list[Revocation]:
+    """Refuse to lose data unasked; returns the keys that must stay revoked.
+
+    An older schema is upgraded first: the queries here and in `check` are for the current one.
+    """
+    if await connection.run_sync(read_revision) is None:
+        return []
+    await connection.run_sync(migrate, needed_revision())
+    await check(connection)
+    if not replace and await _has_data(connection):
+        raise DatabaseNotEmpty
+    revoked = select(ApiKey.id, ApiKey.revoked_at).where(ApiKey.revoked_at.is_not(None))
+    return [Revocation(*row) for row in await connection.execute(revoked)]
 
 
-def _name(value: Any) -> str:
-    """The name of a table or column; ValueError if it cannot be one of ours."""
-    name = _text(value)
-    if not (name.isascii() and name.isidentifier()):
-        raise ValueError
-    return name
+async def _has_data(connection: AsyncConnection) -> bool:
+    used = [exists().select_from(table_of(model)) for model in (Domain, Job, ApiKey)]
+    return any((await connection.execute(select(*used))).one())
 
 
-def _identity_archive(value: Any, columns: tuple[str, ...]) -> tuple[str, int] | None:
-    """The identity column and its last value, None without one; ValueError if it cannot be ours."""
-    if value is None:
-        return None
-    column, last = value
-    if column not in columns or not isinstance(last, int) or not 0 < last <= MAX_IDENTITY:
-        raise ValueError
-    return column, last
+async def _make_tables(connection: AsyncConnection, manifest: Manifest) -> None:
+    """Make empty tables in the schema of the backup.
+
+    Tables of the same schema are emptied instead, which keeps privileges that others have on them.
+    """
+    _check_backup_revision(manifest)
+    _check_backup_tables(manifest)
+    current = await connection.run_sync(read_revision)
+    if current != manifest.revision:
+        if current is not None:
+            await connection.run_sync(migrate, BASE)
+        await connection.run_sync(migrate, manifest.revision)
+    # Those that a backup leaves out refer to others, and new ones have their first rows.
+    await truncate(connection, await connection.run_sync(_our_tables))
+
+
+def _our_tables(connection: Connection) -> list[str]:
+    return sorted(set(Base.metadata.tables) & set(inspect(connection).get_table_names()))
+
+
+def _check_backup_tables(manifest: Manifest) -> None:
+    """Refuse a backup with tables of other programs; no migration has dropped one of ours yet."""
+    if not {contents.name for contents in manifest.tables} <= set(Base.metadata.tables):
+        raise BackupInvalid
+
+
+def _check_backup_revision(manifest: Manifest) -> None:
+    try:
+        check_known(manifest.revision)
+    except SchemaNewer as error:
+        raise SchemaNewer(
+            f"The backup was written by Siteatlas {manifest.version}, which is newer than this "
+            "version. Restore it with that version."
+        ) from error
+
+
+async def _load(connection: AsyncConnection, reader: ArchiveReader) -> dict[str, int]:
+    rows = {}
+    for contents in reader.manifest.tables:
+        name, source = contents.name, reader.rows(contents.name)
+        with _refused_rows():
+            rows[name] = await copy_in(connection, name, contents.columns, source)
+        if contents.identity is not None:
+            await _continue_identity(connection, name, *contents.identity)
+    if rows != reader.finish():
+        raise BackupInvalid
+    return rows
+
+
+@contextmanager
+def _refused_rows() -> Iterator[None]:
+    try:
+        yield
+    # What the server says about tables, columns and rows that it cannot take.
+    except (
+        SchemaOutdated,
+        asyncpg.DataError,
+        asyncpg.IntegrityConstraintViolationError,
+        asyncpg.ProgramLimitExceededError,
+        asyncpg.SyntaxOrAccessError,
+    ) as error:
+        raise BackupInvalid from error
+
+
+async def _continue_identity(
+    connection: AsyncConnection, name: str, of_column: str, last: int
+) -> None:
+    sequence = await connection.scalar(select(func.pg_get_serial_sequence(name, of_column)))
+    if sequence is None:
+        raise BackupInvalid
+    greatest = select(func.max(column(of_column))).select_from(table(name)).scalar_subquery()
+    behind = func.greatest(last, func.coalesce(greatest, 1))
+    await connection.execute(select(func.setval(sequence, behind)))
+
+
+async def _revoke_again(connection: AsyncConnection, revocations: list[Revocation]) -> None:
+    """Keep keys revoked that were revoked after the backup was written."""
+    for one in revocations:
+        still_valid = (ApiKey.id == one.key_id) & ApiKey.revoked_at.is_(None)
+        await connection.execute(
+            update(ApiKey).where(still_valid).values(revoked_at=one.revoked_at)
+        )
+
+
+async def copy_out(
+    connection: AsyncConnection,
+    table: str,
+    columns: tuple[str, ...],
+    write: Callable[[bytes], Awaitable[None]],
+) -> int:
+    """Pass the rows of a table to `write`, as COPY gives them; returns their number."""
+    driver: Any = (await connection.get_raw_connection()).driver_connection
+    with translated_copy_faults(driver):
+        async with copy_time_limit(driver, COPY_SECONDS):
+            done = await driver.copy_from_table(
+                table, columns=columns, output=write, format="text", timeout=COPY_SECONDS
+            )
+    return _row_count(done)
+
+
+async def copy_in(
+    connection: AsyncConnection, table: str, columns: tuple[str, ...], rows: AsyncIterator[bytes]
+) -> int:
+    """Send rows to a table in the form in which COPY gave them; returns their number."""
+    driver: Any = (await connection.get_raw_connection()).driver_connection
+    with translated_copy_faults(driver):
+        async with copy_time_limit(driver, COPY_SECONDS):
+            done = await driver.copy_to_table(
+                table, columns=columns, source=rows, format="text", timeout=COPY_SECONDS
+            )
+    return _row_count(done)
+
+
+def _row_count(done: str) -> int:
+    return int(done.rpartition(" ")[2])
+
+
+async def truncate(connection: AsyncConnection, tables: Iterable[str]) -> None:
+    """Empty tables; refused if a table that is not among them refers to one of them."""
+    try:
+        await connection.execute(text(f"TRUNCATE {_listed(connection, tables)}"))
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) != "0A000":
+            raise
+        raise DatabaseError(
+            "A table of another program refers to one of Siteatlas, whose rows can therefore not "
+            "be replaced. Restore the backup into another database."
+        ) from error
+
+
+async def analyze(connection: AsyncConnection, tables: Iterable[str]) -> None:
+    """Collect statistics, without which the first queries would be planned for empty tables."""
+    await connection.execute(text(f"ANALYZE {_listed(connection, tables)}"))
+
+
+def _listed(connection: AsyncConnection, tables: Iterable[str]) -> str:
+    return ", ".join(map(connection.dialect.identifier_preparer.quote_identifier, tables))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +369,50 @@ class Manifest:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TableContents:
+    """A table of a backup: its columns, and the last value of its identity column, if any."""
+
+    name: str
+    columns: tuple[str, ...]
+    identity: tuple[str, int] | None = None
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        """Read an entry of the manifest."""
+        columns = tuple(map(_name, content["columns"]))
+        identity = _stated_identity(content["identity"], columns)
+        return cls(_name(content["name"]), columns, identity)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _name(value: Any) -> str:
+    name = _text(value)
+    if not (name.isascii() and name.isidentifier()):
+        raise ValueError
+    return name
+
+
+def _stated_identity(value: Any, columns: tuple[str, ...]) -> tuple[str, int] | None:
+    if value is None:
+        return None
+    column, last = value
+    if column not in columns or not isinstance(last, int) or not 0 < last <= 2**63 - 1:
+        raise ValueError
+    return column, last
+
+
 class ArchiveWriter:
     """Writes a backup; without `finish` the file stays invalid."""
 
     def __init__(self, file: BinaryIO, manifest: Manifest) -> None:
-        self._gzip = gzip.GzipFile("", "wb", COMPRESSION, file, mtime=0)
+        # Level 1 takes a third of the time of the default; files are a quarter larger.
+        self._gzip = gzip.GzipFile("", "wb", 1, file, mtime=0)
         self._tar = tarfile.open(fileobj=self._gzip, mode="w|")  # noqa: SIM115 closed by finish
         self._rows: dict[str, int] = {}
         self._add(MANIFEST, manifest.to_json())
@@ -183,9 +434,8 @@ class ArchiveWriter:
         return self._rows
 
     def _add(self, name: str, content: bytes) -> None:
-        """Append one member."""
         member = tarfile.TarInfo(name)
-        member.size, member.mode = len(content), OWNER_ONLY
+        member.size, member.mode = len(content), 0o600
         with _write_faults():
             self._tar.addfile(member, io.BytesIO(content))
 
@@ -214,7 +464,6 @@ class TableWriter:
             self._write_part()
 
     def _write_part(self) -> None:
-        """Write a part, the last of which may be shorter."""
         self._parts += 1
         self._add(f"{self._name}/{self._parts:06}.copy", bytes(self._waiting[:PART_BYTES]))
         del self._waiting[:PART_BYTES]
@@ -249,14 +498,12 @@ class ArchiveReader:
         return rows
 
     def _json(self, name: str) -> dict[str, Any]:
-        """The next member, which must be the JSON object of this name."""
         if self._next is None or self._next.name != name:
             raise BackupInvalid
-        content: dict[str, Any] = json.loads(self._take(MAX_JSON_BYTES))
+        content: dict[str, Any] = json.loads(self._take(2**20))
         return content
 
     def _take(self, most: int) -> bytes:
-        """The content of the next member; the one behind it becomes the next."""
         member = self._next
         if member is None or not member.isreg() or member.size > most:
             raise BackupInvalid
@@ -283,149 +530,20 @@ def _write_faults() -> Iterator[None]:
 
 @contextmanager
 def _damage() -> Iterator[None]:
-    """Raise BackupInvalid for the many errors by which a damaged archive shows."""
     try:
         yield
-    except DAMAGED as error:
+    except (tarfile.TarError, zlib.error, OSError, EOFError) as error:
         raise BackupInvalid from error
-
-
-COPY_SECONDS = 86_400.0
-TEXT_FORMAT = "text"
-NOT_SUPPORTED = "0A000"
-
-
-async def copy_out(
-    connection: AsyncConnection,
-    table: str,
-    columns: tuple[str, ...],
-    write: Callable[[bytes], Awaitable[None]],
-) -> int:
-    """Pass the rows of a table to `write`, as COPY gives them; returns their number."""
-    driver: Any = (await connection.get_raw_connection()).driver_connection
-    with translated_copy_faults(driver):
-        async with copy_time_limit(driver, COPY_SECONDS):
-            done = await driver.copy_from_table(
-                table, columns=columns, output=write, format=TEXT_FORMAT, timeout=COPY_SECONDS
-            )
-    return _row_count(done)
-
-
-async def copy_in(
-    connection: AsyncConnection, table: str, columns: tuple[str, ...], rows: AsyncIterator[bytes]
-) -> int:
-    """Send rows to a table in the form in which COPY gave them; returns their number."""
-    driver: Any = (await connection.get_raw_connection()).driver_connection
-    with translated_copy_faults(driver):
-        async with copy_time_limit(driver, COPY_SECONDS):
-            done = await driver.copy_to_table(
-                table, columns=columns, source=rows, format=TEXT_FORMAT, timeout=COPY_SECONDS
-            )
-    return _row_count(done)
-
-
-def _row_count(done: str) -> int:
-    """The number of rows in the answer of the server, such as `COPY 42`."""
-    return int(done.rpartition(" ")[2])
-
-
-async def truncate(connection: AsyncConnection, tables: Iterable[str]) -> None:
-    """Empty tables; refused if a table that is not among them refers to one of them."""
-    try:
-        await connection.execute(text(f"TRUNCATE {_listed(connection, tables)}"))
-    except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", None) != NOT_SUPPORTED:
-            raise
-        raise DatabaseError(
-            "A table of another program refers to one of Siteatlas, whose rows can therefore not "
-            "be replaced. Restore the backup into another database."
-        ) from error
-
-
-async def analyze(connection: AsyncConnection, tables: Iterable[str]) -> None:
-    """Collect statistics, without which the first queries would be planned for empty tables."""
-    await connection.execute(text(f"ANALYZE {_listed(connection, tables)}"))
-
-
-def _listed(connection: AsyncConnection, tables: Iterable[str]) -> str:
-    """The names of tables as SQL writes them."""
-    return ", ".join(map(connection.dialect.identifier_preparer.quote_identifier, tables))
-
-
-LEFT_OUT = frozenset({"workers", "rate_limits", "browser_sessions"})
-# For this transaction: no limits of time, and values in a form that every server reads alike.
-SESSION_SETTINGS = {
-    "application_name": BACKUP_NAME,
-    "statement_timeout": "0",
-    "lock_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
-    "datestyle": "ISO, YMD",
-    "intervalstyle": "postgres",
-    "bytea_output": "hex",
-    "extra_float_digits": "1",
-}
-PREPARE = select(*(func.set_config(name, value, True) for name, value in SESSION_SETTINGS.items()))
-
-
-async def write_backup(database: Database, file: BinaryIO) -> dict[str, int]:
-    """Write the database to a file; returns the number of rows by table.
-
-    All rows belong to one snapshot, so that nothing is locked for other processes.
-    """
-    with translated_faults():
-        async with database.engine.connect() as plain:
-            snapshot = await plain.execution_options(
-                isolation_level="REPEATABLE READ", postgresql_readonly=True
-            )
-            async with snapshot.begin():
-                await snapshot.execute(PREPARE)
-                writer = ArchiveWriter(file, await _describe_tables(snapshot))
-                for table in backed_up_tables():
-                    await _write_table(snapshot, table, writer)
-    return writer.finish()
-
-
-def backed_up_tables() -> list[Table]:
-    """The tables of a backup, each behind those that it refers to."""
-    return [table for table in Base.metadata.sorted_tables if table.name not in LEFT_OUT]
-
-
-async def _describe_tables(connection: AsyncConnection) -> Manifest:
-    """The manifest of a backup that is about to be written."""
-    tables = [
-        TableContents(
-            table.name, _stored_columns(table), await _identity_writing(connection, table)
-        )
-        for table in backed_up_tables()
-    ]
-    moment = datetime.now(UTC).isoformat(timespec="seconds")
-    return Manifest(needed_revision(), version("siteatlas"), moment, tuple(tables))
-
-
-def _stored_columns(table: Table) -> tuple[str, ...]:
-    """The columns of a table whose values are not computed by the server."""
-    return tuple(column.name for column in table.columns if column.computed is None)
-
-
-async def _identity_writing(connection: AsyncConnection, table: Table) -> tuple[str, int] | None:
-    """The identity column of a table and the last value that it took; None without one."""
-    for own in table.columns:
-        if isinstance(own.server_default, Identity):
-            sequence = cast(func.pg_get_serial_sequence(table.name, own.name), REGCLASS)
-            last = await connection.scalar(select(func.pg_sequence_last_value(sequence)))
-            return own.name, int(last or 1)
-    return None
-
-
-async def _write_table(connection: AsyncConnection, table: Table, writer: ArchiveWriter) -> None:
-    """Append the rows of one table."""
-    rows = writer.table(table.name)
-    count = await copy_out(connection, table.name, _stored_columns(table), rows.write)
-    rows.flush()
-    writer.count(table.name, count)
-
-
-STANDARD_STREAM = "-"
+    # JSON that is not of the expected form.
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        raise BackupInvalid from error
 
 
 @contextmanager
@@ -466,7 +584,6 @@ def _unfinished(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
 
 
 def _sync_directory(folder: Path) -> None:
-    """Bring the new name of a file to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -486,157 +603,3 @@ def backup_source(name: str) -> Iterator[BinaryIO]:
         raise InputError(f"{name}: {error.strerror or error}") from error
     with file:
         yield file
-
-
-Step = Callable[[AsyncConnection], Awaitable[None]]
-# What the server says about tables, columns and rows that it cannot take.
-REFUSED = (
-    SchemaOutdated,
-    asyncpg.DataError,
-    asyncpg.IntegrityConstraintViolationError,
-    asyncpg.ProgramLimitExceededError,
-    asyncpg.SyntaxOrAccessError,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Revocation:
-    """A key that was revoked in the database that a backup replaces."""
-
-    key_id: str
-    revoked_at: Any
-
-
-async def restore_backup(
-    database: Database,
-    reader: ArchiveReader,
-    *,
-    check: Step,
-    finish: Step,
-    replace: bool = False,
-    renew_feed: bool = True,
-) -> dict[str, int]:
-    """Put the contents of a backup in the place of the database; returns the rows by table.
-
-    `check` runs before any row is deleted, on a database with the current schema; not at all if
-    the database has none. `finish` runs on the restored one. With `renew_feed` the feed gets a new
-    id: positions of readers from before are refused, because events with the same numbers may mean
-    something else now.
-    """
-    with translated_faults():
-        async with database.engine.begin() as connection:
-            await connection.execute(PREPARE)
-            await connection.execute(select(func.pg_advisory_xact_lock(UPGRADE_LOCK)))
-            revocations = await _inspect(connection, check, replace=replace)
-            await _make_tables(connection, reader.manifest)
-            rows = await _load(connection, reader)
-            await connection.run_sync(migrate, needed_revision())
-            if renew_feed:
-                await connection.execute(update(FeedHead).values(feed_id=func.gen_random_uuid()))
-            await _revoke_again(connection, revocations)
-            await finish(connection)
-            await analyze(connection, [each.name for each in backed_up_tables()])
-    return rows
-
-
-async def _inspect(connection: AsyncConnection, check: Step, *, replace: bool) -> list[Revocation]:
-    """Refuse to lose data unasked; returns the keys that must stay revoked.
-
-    An older schema is upgraded first: the queries here and in `check` are for the current one.
-    """
-    if await connection.run_sync(read_revision) is None:
-        return []
-    await connection.run_sync(migrate, needed_revision())
-    await check(connection)
-    if not replace and await _has_data(connection):
-        raise DatabaseNotEmpty
-    revoked = select(ApiKey.id, ApiKey.revoked_at).where(ApiKey.revoked_at.is_not(None))
-    return [Revocation(*row) for row in await connection.execute(revoked)]
-
-
-async def _has_data(connection: AsyncConnection) -> bool:
-    """Whether anybody has used the database."""
-    used = [exists().select_from(table_of(model)) for model in (Domain, Job, ApiKey)]
-    return any((await connection.execute(select(*used))).one())
-
-
-async def _make_tables(connection: AsyncConnection, manifest: Manifest) -> None:
-    """Make empty tables in the schema of the backup.
-
-    Tables of the same schema are emptied instead, which keeps privileges that others have on them.
-    """
-    _check_backup_revision(manifest)
-    _check_backup_tables(manifest)
-    current = await connection.run_sync(read_revision)
-    if current != manifest.revision:
-        if current is not None:
-            await connection.run_sync(migrate, BASE)
-        await connection.run_sync(migrate, manifest.revision)
-    # Those that a backup leaves out refer to others, and new ones have their first rows.
-    await truncate(connection, await connection.run_sync(_our_tables))
-
-
-def _our_tables(connection: Connection) -> list[str]:
-    """The tables of ours that the database has, at whatever revision it is."""
-    return sorted(set(Base.metadata.tables) & set(inspect(connection).get_table_names()))
-
-
-def _check_backup_tables(manifest: Manifest) -> None:
-    """Refuse a backup with tables of other programs; no migration has dropped one of ours yet."""
-    if not {contents.name for contents in manifest.tables} <= set(Base.metadata.tables):
-        raise BackupInvalid
-
-
-def _check_backup_revision(manifest: Manifest) -> None:
-    """Refuse a backup that a newer version wrote."""
-    try:
-        check_known(manifest.revision)
-    except SchemaNewer as error:
-        raise SchemaNewer(
-            f"The backup was written by Siteatlas {manifest.version}, which is newer than this "
-            "version. Restore it with that version."
-        ) from error
-
-
-async def _load(connection: AsyncConnection, reader: ArchiveReader) -> dict[str, int]:
-    """Fill the tables; BackupInvalid unless the number of rows is the one that was written."""
-    rows = {}
-    for contents in reader.manifest.tables:
-        name, source = contents.name, reader.rows(contents.name)
-        with _refused_rows():
-            rows[name] = await copy_in(connection, name, contents.columns, source)
-        if contents.identity is not None:
-            await _continue_identity(connection, name, *contents.identity)
-    if rows != reader.finish():
-        raise BackupInvalid
-    return rows
-
-
-@contextmanager
-def _refused_rows() -> Iterator[None]:
-    """Raise BackupInvalid for contents that the server does not take."""
-    try:
-        yield
-    except REFUSED as error:
-        raise BackupInvalid from error
-
-
-async def _continue_identity(
-    connection: AsyncConnection, name: str, of_column: str, last: int
-) -> None:
-    """Let an identity column go on behind the last value that it took."""
-    sequence = await connection.scalar(select(func.pg_get_serial_sequence(name, of_column)))
-    if sequence is None:
-        raise BackupInvalid
-    greatest = select(func.max(column(of_column))).select_from(table(name)).scalar_subquery()
-    behind = func.greatest(last, func.coalesce(greatest, 1))
-    await connection.execute(select(func.setval(sequence, behind)))
-
-
-async def _revoke_again(connection: AsyncConnection, revocations: list[Revocation]) -> None:
-    """Keep keys revoked that were revoked after the backup was written."""
-    for one in revocations:
-        still_valid = (ApiKey.id == one.key_id) & ApiKey.revoked_at.is_(None)
-        await connection.execute(
-            update(ApiKey).where(still_valid).values(revoked_at=one.revoked_at)
-        )
