@@ -1,1 +1,1 @@
-"""PostgreSQL: models, sessions, write statements, migrations and the embedded server."""
+"""PostgreSQL: models, sessions, migrations, backup and the embedded server."""

@@ -24,7 +24,6 @@ async def copy_time_limit(driver: Any, seconds: float) -> AsyncIterator[None]:
     async with asyncio.timeout(seconds) as limit:
 
         def expire_copy(_driver: Any) -> None:
-            """End a COPY statement whose connection is lost; called by the driver."""
             # The call comes in a later iteration of the loop: the copy may have ended meanwhile.
             if under_way and not limit.expired():
                 limit.reschedule(loop.time())

@@ -1,4 +1,4 @@
-"""The schema version: the current one, the required one, and the upgrade."""
+"""The schema: its tables, the version in the database, the one that is needed, the upgrade."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ from siteatlas.storage.models import (
     WebhookEndpoint,
 )
 
+UPGRADE_LOCK = 0x5173A71A5
+# The revision before the first one: no tables.
+BASE = "base"
+
 
 def table_of(model: type[Base]) -> Table:
     """The table of a model."""
@@ -56,44 +60,6 @@ WEBHOOK_DELIVERIES = table_of(WebhookDelivery)
 WEBHOOK_ENDPOINTS = table_of(WebhookEndpoint)
 
 
-MIGRATIONS = Path(__file__).parent / "migrations"
-UPGRADE_LOCK = 0x5173A71A5
-LIMITS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
-BASE = "base"
-
-
-def _config() -> Config:
-    """The Alembic configuration for the migrations of this package."""
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    return config
-
-
-@cache
-def needed_revision() -> str:
-    """The revision that this version of the code works with."""
-    head = ScriptDirectory.from_config(_config()).get_current_head()
-    assert head is not None
-    return head
-
-
-def migrate(connection: Connection, revision: str) -> None:
-    """Run all steps in one transaction, behind a lock: several processes may start at once.
-
-    It may take its time; the limits of requests, which stand on a direct connection, do not hold.
-    """
-    connection.execute(select(*(func.set_config(name, "0", True) for name in LIMITS)))
-    connection.execute(select(func.pg_advisory_xact_lock(UPGRADE_LOCK)))
-    check_known(read_revision(connection))
-    config = _config()
-    config.attributes["connection"] = connection
-    if revision == BASE:
-        command.downgrade(config, revision)
-    else:
-        command.upgrade(config, revision)
-
-
 async def upgrade_schema(engine: AsyncEngine, revision: str | None = None) -> None:
     """Upgrade the database to the revision that this code needs; tests pass an earlier one."""
     with translated_faults():
@@ -106,6 +72,50 @@ async def downgrade_schema(engine: AsyncEngine) -> None:
     with translated_faults():
         async with engine.begin() as connection:
             await connection.run_sync(migrate, BASE)
+
+
+def migrate(connection: Connection, revision: str) -> None:
+    """Run all steps in one transaction, behind a lock: several processes may start at once.
+
+    It may take its time; the limits of requests, which stand on a direct connection, do not hold.
+    """
+    limits = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+    connection.execute(select(*(func.set_config(name, "0", True) for name in limits)))
+    connection.execute(select(func.pg_advisory_xact_lock(UPGRADE_LOCK)))
+    check_known(read_revision(connection))
+    config = _config()
+    config.attributes["connection"] = connection
+    if revision == BASE:
+        command.downgrade(config, revision)
+    else:
+        command.upgrade(config, revision)
+
+
+async def require_schema(engine: AsyncEngine) -> None:
+    """Raise SchemaNewer or SchemaOutdated unless the database is at the needed revision."""
+    check_revision(await current_revision(engine))
+
+
+def check_revision(current: str | None) -> None:
+    """Raise SchemaNewer or SchemaOutdated unless this is exactly the needed revision."""
+    needed = needed_revision()
+    if current == needed:
+        return
+    check_known(current)
+    raise SchemaOutdated(
+        f"The database schema is at {current or 'nothing'}, this version needs {needed}. "
+        "Run: siteatlas db upgrade"
+    )
+
+
+def check_known(current: str | None) -> None:
+    """Raise SchemaNewer for a revision that this version has no migration for."""
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    if current is not None and current not in known:
+        raise SchemaNewer(
+            f"The database schema is at {current}, which this version of Siteatlas does not know: "
+            "the database belongs to a newer one. Use that, or another database."
+        )
 
 
 async def current_revision(engine: AsyncEngine) -> str | None:
@@ -126,28 +136,17 @@ def read_revision(connection: Connection) -> str | None:
     return heads[0] if heads else None
 
 
-def check_known(current: str | None) -> None:
-    """Raise SchemaNewer for a revision that this version has no migration for."""
-    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
-    if current is not None and current not in known:
-        raise SchemaNewer(
-            f"The database schema is at {current}, which this version of Siteatlas does not know: "
-            "the database belongs to a newer one. Use that, or another database."
-        )
+@cache
+def needed_revision() -> str:
+    """The revision that this version of the code works with."""
+    head = ScriptDirectory.from_config(_config()).get_current_head()
+    assert head is not None
+    return head
 
 
-def check_revision(current: str | None) -> None:
-    """Raise SchemaNewer or SchemaOutdated unless this is exactly the needed revision."""
-    needed = needed_revision()
-    if current == needed:
-        return
-    check_known(current)
-    raise SchemaOutdated(
-        f"The database schema is at {current or 'nothing'}, this version needs {needed}. "
-        "Run: siteatlas db upgrade"
-    )
-
-
-async def require_schema(engine: AsyncEngine) -> None:
-    """Raise SchemaNewer or SchemaOutdated unless the database is at the needed revision."""
-    check_revision(await current_revision(engine))
+def _config() -> Config:
+    config = Config()
+    migrations = Path(__file__).parent / "migrations"
+    config.set_main_option("script_location", str(migrations).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config

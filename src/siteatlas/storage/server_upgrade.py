@@ -73,7 +73,6 @@ async def upgrade_embedded_server(
 
 
 def _old_major(settings: Settings, data_dir: Path) -> str:
-    """The major version that wrote the data directory; InputError if there is nothing to do."""
     if settings.database_url is not None:
         raise InputError("DATABASE_URL is set, but only the embedded server can be upgraded.")
     major = written_major(data_dir)
@@ -85,7 +84,6 @@ def _old_major(settings: Settings, data_dir: Path) -> str:
 
 
 def _place_of_old_data(data_dir: Path, major: str) -> Path:
-    """The directory that will hold the old data, which must not exist yet."""
     kept = data_dir / f"postgres-{major}"
     if kept.exists():
         raise EmbeddedServerError(f"{kept} exists already. Move it away and try again.")
@@ -95,7 +93,6 @@ def _place_of_old_data(data_dir: Path, major: str) -> Path:
 async def _back_up(
     settings: Settings, announce: Announce, programs: Programs, backup: Path
 ) -> None:
-    """Write a backup with the old programs, of the current schema."""
     async with _running(settings, announce, programs) as database:
         await upgrade_schema(database.engine)
         with backup_target(str(backup)) as target:
@@ -117,7 +114,6 @@ def _set_aside(current: Path, kept: Path) -> Iterator[None]:
 
 
 def _put_back(current: Path, kept: Path, error: BaseException) -> None:
-    """Replace the new data directory by the old one, unless a server runs on it."""
     if _is_running(current):
         raise DatabaseInUse(
             f"The upgrade failed, and other processes already use the new server. The old data is "
@@ -129,7 +125,6 @@ def _put_back(current: Path, kept: Path, error: BaseException) -> None:
 
 
 def _is_running(cluster: Path) -> bool:
-    """Whether a server runs on a data directory."""
     found = Postmaster.of(cluster)
     return found is not None and found.lives
 
@@ -152,7 +147,6 @@ async def _nothing(_connection: Any) -> None:
 async def _running(
     settings: Settings, announce: Announce, programs: Programs | None = None
 ) -> AsyncIterator[Database]:
-    """The embedded server with these programs, or the current ones, while the block runs."""
     server = EmbeddedServer(
         settings.data_dir, announce=announce, user_name=settings.server_user, programs=programs
     )

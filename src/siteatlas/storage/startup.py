@@ -1,4 +1,8 @@
-"""Opens the database of a process, configured or embedded, and closes it cleanly."""
+"""Opens the database of a process, configured or embedded, and closes it cleanly.
+
+A server that is starting, recovering or out of connections is waited for; one that refuses is not.
+The embedded server is restarted if it died, by any process that uses it.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +26,7 @@ from siteatlas.storage.schema import require_schema, upgrade_schema
 from siteatlas.storage.session import REQUEST_LIMITS, Database, bind_database, create_database
 
 LOOK_SECONDS = 2.0
-REST_SECONDS = 30.0
 RETRY_SECONDS = 1.0
-MESSAGE_INTERVAL_SECONDS = 5.0
-# A server that is starting, recovering or out of connections; a refusal would be permanent.
-PASSING: tuple[type[DatabaseUnavailable], ...] = (DatabaseUnavailable, DatabaseConnectionsExhausted)
 
 log = get_logger("storage")
 
@@ -70,7 +70,6 @@ async def _embedded_database(
     go_on_waiting: Callable[[], bool] | None,
     usual_limits: Mapping[str, str],
 ) -> AsyncIterator[Database]:
-    """Start or join the embedded PostgreSQL, upgrade its schema and bind it to this process."""
     server = EmbeddedServer(settings.data_dir, announce=announce, user_name=settings.server_user)
     wait = DatabaseWait(str(server.data_dir), settings.database_wait_seconds)
     try:
@@ -108,29 +107,28 @@ class DatabaseWait:
             try:
                 return await ask()
             except DatabaseUnavailable as error:
+                # Starting, recovering or out of connections; a refusal would be permanent.
                 if (
-                    type(error) not in PASSING
-                    or self._is_database_wait_over()
+                    type(error) not in {DatabaseUnavailable, DatabaseConnectionsExhausted}
+                    or self._is_over()
                     or not (go_on is None or go_on())
                 ):
                     raise
-                self._log_database_wait(error)
+                self._log(error)
             await asyncio.sleep(RETRY_SECONDS)
 
-    def _is_database_wait_over(self) -> bool:
+    def _is_over(self) -> bool:
         """Whether the database must respond now: there is no time for another attempt."""
         return time.monotonic() - self._began + RETRY_SECONDS > self._seconds
 
-    def _log_database_wait(self, error: DatabaseUnavailable) -> None:
-        """Log, at intervals, that this process waits for its database and why."""
+    def _log(self, error: DatabaseUnavailable) -> None:
         waited = time.monotonic() - self._began
         if waited >= self._next_message:
-            self._next_message = waited + MESSAGE_INTERVAL_SECONDS
+            self._next_message = waited + 5.0
             log.warning("waiting_for_database", database=self._where, reason=reason_of(error))
 
 
 async def _revive_when_dead(server: EmbeddedServer) -> None:
-    """Restart the embedded server if it died; every process that uses it does this."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         try:
@@ -138,14 +136,13 @@ async def _revive_when_dead(server: EmbeddedServer) -> None:
                 log.warning("embedded_server_restarted")
         except EmbeddedServerError as error:
             log.warning("embedded_server_lost", reason=error.message)
-            await asyncio.sleep(REST_SECONDS)
+            await asyncio.sleep(30.0)
 
 
 @asynccontextmanager
 async def _open_database(
     settings: Settings, url: str, behind_pooler: bool, usual_limits: Mapping[str, str]
 ) -> AsyncIterator[Database]:
-    """Bind a database to this process; close its connections at the end of the block."""
     database = create_database(
         url,
         pool_size=settings.pool_size,
@@ -159,6 +156,3 @@ async def _open_database(
     finally:
         bind_database(None)
         await database.close()
-
-
-__all__ = ["open_storage"]
