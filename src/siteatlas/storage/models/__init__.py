@@ -1,4 +1,4 @@
-"""The tables, one module per noun."""
+"""The tables: sites and what they list, scans and the feed, jobs and users, access."""
 
 from siteatlas.storage.models.access import (
     ApiKey,

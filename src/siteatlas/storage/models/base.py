@@ -21,14 +21,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, mapped_column
 
-NAMING = {
-    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "ck": "ck_%(table_name)s_%(constraint_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-    "pk": "pk_%(table_name)s",
-}
-
 EnumT = TypeVar("EnumT", bound=StrEnum)
 
 CreatedAt = Annotated[datetime, mapped_column(DateTime(timezone=True), server_default=func.now())]
@@ -37,7 +29,15 @@ CreatedAt = Annotated[datetime, mapped_column(DateTime(timezone=True), server_de
 class Base(DeclarativeBase):
     """Text, not varchar; aware times; 64-bit numbers; JSONB."""
 
-    metadata = MetaData(naming_convention=NAMING)
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
     type_annotation_map = {
         str: Text(),
         int: BigInteger(),

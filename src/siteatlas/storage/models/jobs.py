@@ -1,4 +1,4 @@
-"""The users who submit jobs."""
+"""The queue: jobs, their attempts and batches, users who submit them, workers that run them."""
 
 from __future__ import annotations
 
@@ -21,25 +21,11 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from siteatlas.storage.models.base import Base, CreatedAt, TextEnum, one_of
 
-
-class Worker(Base):
-    """One process. No other table points here, so that a dead worker can always be forgotten.
-
-    One that shut down gracefully has no slots.
-    """
-
-    __tablename__ = "workers"
-
-    id: Mapped[str] = mapped_column(primary_key=True)
-    hostname: Mapped[str]
-    pid: Mapped[int] = mapped_column(Integer)
-    version: Mapped[str]
-    slots: Mapped[int] = mapped_column(Integer)
-    running: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    started_at: Mapped[CreatedAt]
-    last_seen_at: Mapped[datetime] = mapped_column(server_default=func.now())
-    last_tick_at: Mapped[datetime | None]
-    next_tick_at: Mapped[datetime | None]
+LOCAL_USER_ID = UUID("5905e9fe-6c61-4694-b09a-6602017b000a")
+SYSTEM_USER_ID = UUID("5905e9fe-6c61-4694-b09a-6602017b0000")
+SITEMAP_JOB = "sitemap"
+ACTIVE_CONDITION = "status IN ('pending', 'processing')"
+WAITING = "status = 'pending' AND job_type = 'sitemap'"
 
 
 class JobStatus(StrEnum):
@@ -50,23 +36,6 @@ class JobStatus(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
-
-
-class AttemptOutcome(StrEnum):
-    """How an attempt ended: with its job at an end, or put back into the queue."""
-
-    COMPLETED = "completed"
-    FAILED = "failed"
-    RETRIED = "retried"
-    RELEASED = "released"
-    SNOOZED = "snoozed"
-    RESCUED = "rescued"
-    CANCELLED = "cancelled"
-
-
-ACTIVE_CONDITION = "status IN ('pending', 'processing')"
-SITEMAP_JOB = "sitemap"
-WAITING = "status = 'pending' AND job_type = 'sitemap'"
 
 
 class Job(Base):
@@ -150,18 +119,28 @@ class Job(Base):
     def to_dict(self) -> dict[str, Any]:
         """Every column by its name, in types that JSON has."""
         return {
-            column.key: _column_value_for_json(getattr(self, column.key))
-            for column in self.__table__.columns
+            column.key: _json_value(getattr(self, column.key)) for column in self.__table__.columns
         }
 
 
-def _column_value_for_json(value: Any) -> Any:
-    """The value of a column of the jobs table, in a type that JSON has."""
+def _json_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, StrEnum):
         return value.value
     return str(value) if isinstance(value, UUID) else value
+
+
+class AttemptOutcome(StrEnum):
+    """How an attempt ended: with its job at an end, or put back into the queue."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RETRIED = "retried"
+    RELEASED = "released"
+    SNOOZED = "snoozed"
+    RESCUED = "rescued"
+    CANCELLED = "cancelled"
 
 
 class JobAttempt(Base):
@@ -226,10 +205,6 @@ class BatchItem(Base):
     finished_at: Mapped[datetime | None]
 
 
-LOCAL_USER_ID = UUID("5905e9fe-6c61-4694-b09a-6602017b000a")
-SYSTEM_USER_ID = UUID("5905e9fe-6c61-4694-b09a-6602017b0000")
-
-
 class User(Base):
     """A person or program. Two exist from the start: the local user and the system itself."""
 
@@ -238,3 +213,23 @@ class User(Base):
     id: Mapped[UUID] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
     created_at: Mapped[CreatedAt]
+
+
+class Worker(Base):
+    """One process. No other table points here, so that a dead worker can always be forgotten.
+
+    One that shut down gracefully has no slots.
+    """
+
+    __tablename__ = "workers"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    hostname: Mapped[str]
+    pid: Mapped[int] = mapped_column(Integer)
+    version: Mapped[str]
+    slots: Mapped[int] = mapped_column(Integer)
+    running: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    started_at: Mapped[CreatedAt]
+    last_seen_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    last_tick_at: Mapped[datetime | None]
+    next_tick_at: Mapped[datetime | None]

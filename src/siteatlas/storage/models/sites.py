@@ -1,4 +1,8 @@
-"""Documents, the links between them, and the URLs that they list."""
+"""Sites: their documents, the links between these, the URLs that they list, what else was found.
+
+Candidates are addresses where a scan looked for a sitemap; problems and versions of robots.txt are
+kept with the time when they were first and last seen.
+"""
 
 from __future__ import annotations
 
@@ -24,51 +28,6 @@ from sqlalchemy.orm import Mapped, mapped_column
 from siteatlas.storage.models.base import Base, CreatedAt, TextEnum, one_of
 
 
-class DomainProblem(Base):
-    """One kind of problem in one document, as the last read that showed it found it.
-
-    `resolved_at` is when a complete read no longer showed it; the row is kept. Scan numbers are
-    kept when the scan is pruned.
-    """
-
-    __tablename__ = "domain_problems"
-    __table_args__ = (
-        Index("ix_domain_problems_domain_id_code_sitemap_id", "domain_id", "code", "sitemap_id"),
-    )
-
-    sitemap_id: Mapped[UUID] = mapped_column(
-        ForeignKey("sitemaps.id", ondelete="CASCADE"), primary_key=True
-    )
-    code: Mapped[str] = mapped_column(primary_key=True)
-    domain_id: Mapped[UUID] = mapped_column(ForeignKey("domains.id", ondelete="CASCADE"))
-    count: Mapped[int]
-    samples: Mapped[list[dict[str, Any]]] = mapped_column(JSONB(), server_default=text("'[]'"))
-    first_scan_id: Mapped[int]
-    last_scan_id: Mapped[int]
-    first_seen_at: Mapped[CreatedAt]
-    last_seen_at: Mapped[datetime] = mapped_column(server_default=func.now())
-    resolved_at: Mapped[datetime | None]
-
-
-class RobotsFile(Base):
-    """One version of the robots.txt of an origin; a version that differs is a new row."""
-
-    __tablename__ = "robots_files"
-    __table_args__ = (
-        Index("ix_robots_files_domain_id_origin_id", "domain_id", "origin", text("id DESC")),
-    )
-
-    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
-    domain_id: Mapped[UUID] = mapped_column(ForeignKey("domains.id", ondelete="CASCADE"))
-    origin: Mapped[str]
-    content_hash: Mapped[str]
-    content: Mapped[str]
-    http_status: Mapped[int | None] = mapped_column(Integer)
-    truncated: Mapped[bool] = mapped_column(server_default=text("false"))
-    first_seen_at: Mapped[CreatedAt]
-    last_seen_at: Mapped[datetime] = mapped_column(server_default=func.now())
-
-
 class LastScanStatus(StrEnum):
     """How the last scan of a site ended; `partial` when something of the site is missing."""
 
@@ -84,7 +43,7 @@ class Domain(Base):
     many of the listed URLs are missing from their sitemaps without proof that they were removed.
     `baseline_scan_id` is the first complete scan: URL events exist only after it. `next_scan_at`
     is set while the site is watched; a paused site keeps it but is not scanned. A deleted site has
-    given its name away, see `storage.statements.domains.tombstone`.
+    given its name away, see `catalog.domains.tombstone`.
     """
 
     __tablename__ = "domains"
@@ -132,25 +91,6 @@ class Domain(Base):
     deleted_at: Mapped[datetime | None]
 
 
-class Candidate(Base):
-    """What the last scan that requested this address found there."""
-
-    __tablename__ = "candidates"
-
-    domain_id: Mapped[UUID] = mapped_column(
-        ForeignKey("domains.id", ondelete="CASCADE"), primary_key=True
-    )
-    url_hash: Mapped[int] = mapped_column(primary_key=True)
-    url: Mapped[str]
-    method: Mapped[str]
-    verdict: Mapped[str]
-    reason: Mapped[str | None]
-    type: Mapped[str | None]
-    http_status: Mapped[int | None] = mapped_column(Integer)
-    scan_id: Mapped[int]
-    checked_at: Mapped[CreatedAt]
-
-
 class SitemapStatus(StrEnum):
     """How the last reading of a document ended."""
 
@@ -166,11 +106,11 @@ class Sitemap(Base):
     version of the reader that read it: null if it was never read completely, 0 before the change
     feed existed; a read by another version is silent. `baseline_scan_id` is the scan of the last
     silent read, or the one that reported a new document. `lastmod_streak` and `lastmod_sample`
-    (dates by hash) decide whether the dates of entries are trusted, see `processor.lastmod_trust`.
+    (dates by hash) decide whether the dates of entries are trusted, see `processor.entries`.
     `vanished_at` is when a scan first found that nothing names the document any more or that it
     answers 404 or 410; once that is confirmed, `gone_at` is set. `url_breakdown` counts the URLs
     of the last complete read by section and month, or those of the last read if none was complete,
-    see `processor.url_breakdown`.
+    see `processor.entries`.
     """
 
     __tablename__ = "sitemaps"
@@ -251,9 +191,9 @@ class SitemapUrl(Base):
     No foreign keys: they would halve the rate of writing. Domain, job and owner are those of the
     sitemap. `fingerprint` covers all values listed for the URL. `missing_scan_id` is the first scan
     whose complete read of the document no longer showed the URL; `removed_at` is set once that is
-    proved. `lastmod_text` is null where `lastmod` was listed in its usual form; see `listed_dates`.
-    `entry_digest` is of the text of the entry from which the values were read, null if that must
-    be read each time.
+    proved. `lastmod_text` is null where `lastmod` was listed in its usual form; see
+    `restored_text`. `entry_digest` is of the text of the entry from which the values were read,
+    null if that must be read each time.
     """
 
     __tablename__ = "sitemap_urls"
@@ -290,3 +230,67 @@ class SitemapUrl(Base):
     removed_at: Mapped[datetime | None]
     lastmod_text: Mapped[str | None]
     entry_digest: Mapped[int | None]
+
+
+class Candidate(Base):
+    """What the last scan that requested this address found there."""
+
+    __tablename__ = "candidates"
+
+    domain_id: Mapped[UUID] = mapped_column(
+        ForeignKey("domains.id", ondelete="CASCADE"), primary_key=True
+    )
+    url_hash: Mapped[int] = mapped_column(primary_key=True)
+    url: Mapped[str]
+    method: Mapped[str]
+    verdict: Mapped[str]
+    reason: Mapped[str | None]
+    type: Mapped[str | None]
+    http_status: Mapped[int | None] = mapped_column(Integer)
+    scan_id: Mapped[int]
+    checked_at: Mapped[CreatedAt]
+
+
+class DomainProblem(Base):
+    """One kind of problem in one document, as the last read that showed it found it.
+
+    `resolved_at` is when a complete read no longer showed it; the row is kept. Scan numbers are
+    kept when the scan is pruned.
+    """
+
+    __tablename__ = "domain_problems"
+    __table_args__ = (
+        Index("ix_domain_problems_domain_id_code_sitemap_id", "domain_id", "code", "sitemap_id"),
+    )
+
+    sitemap_id: Mapped[UUID] = mapped_column(
+        ForeignKey("sitemaps.id", ondelete="CASCADE"), primary_key=True
+    )
+    code: Mapped[str] = mapped_column(primary_key=True)
+    domain_id: Mapped[UUID] = mapped_column(ForeignKey("domains.id", ondelete="CASCADE"))
+    count: Mapped[int]
+    samples: Mapped[list[dict[str, Any]]] = mapped_column(JSONB(), server_default=text("'[]'"))
+    first_scan_id: Mapped[int]
+    last_scan_id: Mapped[int]
+    first_seen_at: Mapped[CreatedAt]
+    last_seen_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    resolved_at: Mapped[datetime | None]
+
+
+class RobotsFile(Base):
+    """One version of the robots.txt of an origin; a version that differs is a new row."""
+
+    __tablename__ = "robots_files"
+    __table_args__ = (
+        Index("ix_robots_files_domain_id_origin_id", "domain_id", "origin", text("id DESC")),
+    )
+
+    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
+    domain_id: Mapped[UUID] = mapped_column(ForeignKey("domains.id", ondelete="CASCADE"))
+    origin: Mapped[str]
+    content_hash: Mapped[str]
+    content: Mapped[str]
+    http_status: Mapped[int | None] = mapped_column(Integer)
+    truncated: Mapped[bool] = mapped_column(server_default=text("false"))
+    first_seen_at: Mapped[CreatedAt]
+    last_seen_at: Mapped[datetime] = mapped_column(server_default=func.now())
