@@ -81,8 +81,8 @@ fuzz: $(READY_DEV) ## fuzz all routes of a running service for a minute
 mutations: $(READY_DEV) ## run mutation tests: each small change to the code must fail a test
 	$(BIN)/python -m tests.mutations.run $(ARGS)
 
-reports: $(READY_DEV) ## run the tests and update the figures in docs/reports/
-	$(BIN)/python docs/reports/figures.py $(ARGS)
+reports: $(READY_DEV) ## run the tests and update the figures in docs/source-documents/reports/
+	$(BIN)/python docs/source-documents/reports/figures.py $(ARGS)
 
 check: $(READY_DEV) ## run all checks: format, lint, types, import contracts, tests
 	$(BIN)/ruff format --check .

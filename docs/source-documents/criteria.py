@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).resolve().parent
-PROJECT = DOCS.parent
-REGISTRY = DOCS / "criteria.toml"
+FOLDER = Path(__file__).resolve().parent
+PROJECT = FOLDER.parent.parent
+REGISTRY = FOLDER / "criteria.toml"
 
 INTRO = """\
 # Verification
@@ -35,7 +35,7 @@ Run one test with `make test ARGS=<id>`.
 expects a test to fail each time. When all tests last ran, and with which result:
 [reports](reports/13.8-SITEMAP-SCHEDULER-INTEGRATION-COMPLETION.md#5-testing-results).
 
-This page is written by `make docs` from `docs/criteria.toml` and from the tests that carry
+This page is written by `make docs` from `criteria.toml` and from the tests that carry
 `@pytest.mark.criterion`.
 """
 
@@ -130,7 +130,7 @@ def verification_page() -> str:
     """The whole text of verification.md."""
     subjects, evidence = load_subjects(), collect_evidence()
     if problems := faults(subjects, evidence):
-        sys.exit("docs/criteria.toml and the tests disagree:\n" + "\n".join(problems))
+        sys.exit("criteria.toml and the tests disagree:\n" + "\n".join(problems))
     return "\n".join([INTRO, *(_section(subject, evidence) for subject in subjects)])
 
 

@@ -22,7 +22,7 @@ from xml.etree import ElementTree as ET
 from siteatlas.storage.embedded.files import installed_programs
 
 FOLDER = Path(__file__).resolve().parent
-PROJECT = FOLDER.parent.parent
+PROJECT = FOLDER.parents[2]
 BEGINNING = "<!-- figures: written by make reports -->"
 END = "<!-- end of the figures -->"
 BLOCK = re.compile(f"{re.escape(BEGINNING)}.*?{re.escape(END)}", re.DOTALL)
@@ -130,7 +130,7 @@ def commit_of_the_checkout() -> str:
         command = [git, "-C", str(PROJECT), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    changed = said("status", "--porcelain", "--", ".", ":!docs/reports")
+    changed = said("status", "--porcelain", "--", ".", f":!{FOLDER.relative_to(PROJECT)}")
     return said("rev-parse", "--short", "HEAD") + (" with changes" if changed else "")
 
 
