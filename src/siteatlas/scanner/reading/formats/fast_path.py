@@ -1,10 +1,11 @@
 """Reads the usual shapes of `<url>` entries with regular expressions, far faster than a parser.
 
-The usual entries of a document are matched whole, with CDATA and extensions (`fast_path_whole.py`).
-For others, comments and CDATA are turned into plain text first (`fast_path_sections.py`), and the
-extensions, in one place of each entry, are read as blocks (`fast_path_extras.py`). A chunk of text
-is accepted only when every `<` in it belongs to a tag that was matched. A document that leaves the
-fast path continues with the strict parser from `rest`, the exact place where the fast path ended.
+The usual entries of a document are matched whole, with CDATA and extensions (`WholeEntries`). For
+others, comments and CDATA are turned into plain text first, and the extensions, in one place of
+each entry, are read as blocks; what has no common pattern at all is read by `Templates`. A chunk of
+text is accepted only when every `<` in it belongs to a tag that was matched. A document that leaves
+the fast path continues with the strict parser from `rest`, the exact place where the fast path
+ended.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from siteatlas.scanner.reading.entries import (
 from siteatlas.scanner.reading.formats.entry_digests import EntryDigests
 from siteatlas.scanner.reading.formats.extensions import MAX_VALUE_CHARS
 from siteatlas.scanner.reading.formats.fast_path_items import (
+    BETWEEN,
     CDATA_START,
     EXTRAS,
-    MARK,
     POSSESSIVE,
     USUAL_ORDER,
     Extensions,
@@ -48,18 +49,152 @@ from siteatlas.scanner.reading.formats.fast_path_items import (
 )
 from siteatlas.scanner.reading.formats.salvage import decode, decode_url
 
-MAX_TIMES_LEARNED = 8
+MAX_REST_CHARS = 256 * 1024
 # In a row; then the document is not written in this way.
 MAX_MISSES = 2
 MAX_LEARNED_CHARS = 64 * 1024
-ANY_LOC = r"[^<]*+"
-# No layout has more or longer ones.
-MAX_SECTIONS = 64
-SECTION_TAG = re.compile(r"<([a-z_:]{1,48}+)[^<>]*+>\s*+<!\[CDATA\[")
+# Templates are kept as long as the document is read, with the markup that they are for.
+MAX_SAMPLE_CHARS = 1024 * 1024
+ENTRY_END = "</url>"
+
+Row = tuple[Any, ...]
+# The four values and the extras of each entry in a text; None if the parser finds anything odd.
+ReadSamples = Callable[[str], list[tuple[list[str], Extras | None]] | None]
+
+
+class FastPath:
+    """The fast path of one document; `feed` returns None once the strict parser must continue."""
+
+    def __init__(
+        self,
+        prefixes: Collection[str] = (),
+        read_samples: ReadSamples | None = None,
+        digests: EntryDigests | None = None,
+    ) -> None:
+        """`prefixes` are those that the root of the document declares.
+
+        `read_samples` is the strict parser for the samples of templates. With `digests`, entries
+        have them, and known ones are recognized instead of read.
+        """
+        self.rest = ""
+        self._digests = digests
+        self._extensions = Extensions(prefixes)
+        self._whole = WholeEntries(self._extensions)
+        self._templates = None if read_samples is None else Templates(read_samples)
+        self._order: tuple[str, ...] = ()
+        self._misses_of_blocks = 0
+
+    def feed(self, text: str) -> RawEntries | None:
+        """The entries completed by this text, or None: then `rest` is the unread text."""
+        if self.rest:
+            text = self.rest + text
+        end = text.rfind(ENTRY_END) + len(ENTRY_END)
+        if end < len(ENTRY_END):
+            self.rest = text
+            return RawEntries() if len(text) <= MAX_REST_CHARS else None
+        chunk = text[:end]
+        if "\r" in chunk:
+            # To XML, all line ends are the same.
+            chunk = chunk.replace("\r\n", "\n").replace("\r", "\n")
+        entries = self._read(chunk) if self._digests is None else self._recognize(chunk)
+        self.rest = text if entries is None else text[end:]
+        return entries
+
+    def _recognize(self, chunk: str) -> RawEntries | None:
+        """The entries of a chunk with their digests; only those that are not known are read.
+
+        A comment may span several entries, so a chunk with one has no digests.
+        """
+        assert self._digests is not None
+        if has_sections(chunk):
+            return self._read(chunk)
+        examined = self._digests.examine(chunk)
+        if examined.recognized is not None:
+            entries = self._read(examined.unknown_text) if examined.places else RawEntries()
+            if entries is not None and len(entries.locs) == len(examined.places):
+                entries.recognized, entries.places = examined.recognized, examined.places
+                entries.digests = examined.unknown_digests
+                return entries
+        entries = self._read(chunk)
+        if entries is not None and len(entries.locs) == len(examined.digests):
+            entries.digests = examined.digests
+        return entries
+
+    def _read(self, chunk: str) -> RawEntries | None:
+        if not has_sections(chunk):
+            return self._read_plain(chunk)
+        entries = self._whole.read_with_sections(chunk)
+        if entries is None:
+            entries = self._read_plain(chunk)
+            self._whole.learn_sections(chunk)
+        return entries
+
+    def _read_plain(self, chunk: str) -> RawEntries | None:
+        plain = without_sections(chunk)
+        if plain is None:
+            return None
+        entries = self._whole.read(plain)
+        if entries is None and self._misses_of_blocks < MAX_MISSES:
+            entries = self._read_blocks(plain)
+            self._misses_of_blocks = 0 if entries else self._misses_of_blocks + 1
+        if entries is None and self._templates is not None:
+            entries = self._templates.read(plain)
+        return entries
+
+    def _read_blocks(self, chunk: str) -> RawEntries | None:
+        """Match all `<url>` entries of a chunk; None if any tag of it was not matched."""
+        order = self._order = self._order or order_of_first_entry(chunk, self._extensions.block)
+        taken = self._extensions.take(chunk) if order else None
+        if taken is None or (taken.items and _has_large_entry(chunk)):
+            return None
+        columns = _columns(taken.text, order)
+        extras = None if columns is None else taken.by_entry(columns.pop(EXTRAS, ()))
+        if columns is None or extras is None:
+            return None
+        locs, lastmods, changefreqs, priorities = (columns[name] for name in USUAL_ORDER)
+        if "&" in chunk:
+            locs = [decode_url(loc) for loc in locs]
+        return RawEntries(locs, lastmods, changefreqs, priorities, extras)
+
+
+def _has_large_entry(chunk: str) -> bool:
+    # So many characters hold fewer items than `extensions.py` allows for an entry.
+    return max(map(len, chunk.split(ENTRY_END))) > 32 * 1024
+
+
+def _columns(text: str, order: tuple[str, ...]) -> dict[str, Sequence[str]] | None:
+    pieces = _entry_pattern(order).split(text)
+    width = len(order) + 1
+    if len(pieces) == 1 or "<" in "".join(pieces[::width]):
+        return None
+    return {name: column_of(pieces[at::width]) for at, name in enumerate(order, start=1)}
+
+
+@lru_cache(maxsize=64)
+def _entry_pattern(order: tuple[str, ...]) -> re.Pattern[str]:
+    gap = ANY_XML_WHITE_SPACE
+    # ASCII only, which the engine matches by a bitmap; anything else is for the strict parser.
+    value = r"[\t\n\r -%'-;=-~]++"
+    # What `Extensions.take` leaves in the places of items.
+    mark = r"(?:<[\x01-\x04][^<]*+)"
+    parts = {
+        "loc": f"<loc>{gap}([^<]*+){gap}</loc>{gap}",
+        EXTRAS: f"({mark}*{POSSESSIVE})",
+        **{name: optional(f"<{name}>({value})</{name}>{gap}") for name in USUAL_ORDER[1:]},
+    }
+    return re.compile(f"<url>{gap}{''.join(parts[name] for name in order)}</url>")
+
+
+_find_section_tags = re.compile(r"<([a-z_:]{1,48}+)[^<>]*+>\s*+<!\[CDATA\[").findall
 
 
 class WholeEntries:
-    """The entries of one document, whose layout is learned from the first ones."""
+    """Matches the entries of one document whole, together with their extensions.
+
+    One pattern follows the layout of the document, which is learned from the first entries, and
+    returns the values of all entries column by column. Entries that it does not match are left to
+    the caller.
+    """
 
     def __init__(self, extensions: Extensions) -> None:
         self._extensions = extensions
@@ -75,7 +210,7 @@ class WholeEntries:
         if self._misses >= MAX_MISSES:
             return None
         entries = self._read(text, self._layout)
-        if entries is None and self._times_learned < MAX_TIMES_LEARNED:
+        if entries is None and self._times_learned < 8:
             self._times_learned += 1
             entries = self._read_as_learned(text)
         self._misses = 0 if entries else self._misses + 1
@@ -107,13 +242,14 @@ class WholeEntries:
 
     def learn_sections(self, text: str) -> None:
         """Learn which tags of a text have CDATA."""
-        if CDATA_START in text and len(self._sections) < MAX_SECTIONS:
-            names = SECTION_TAG.findall(text, 0, MAX_LEARNED_CHARS)
+        # No layout has more of them.
+        most = 64
+        if CDATA_START in text and len(self._sections) < most:
+            names = _find_section_tags(text, 0, MAX_LEARNED_CHARS)
             known = dict.fromkeys([*self._sections, *names])
-            self._sections = frozenset(islice(known, MAX_SECTIONS))
+            self._sections = frozenset(islice(known, most))
 
     def _learn(self, text: str) -> Layout | None:
-        """The layout of the entries in a text without sections; None if there is no pattern."""
         order = order_of_first_entry(text, self._extensions.block)
         if EXTRAS not in order:
             return Layout(order) if order else None
@@ -126,7 +262,7 @@ class WholeEntries:
             return None
         entries = self._match(text, layout)
         if entries is None and self._loc is PLAIN_URL:
-            self._loc = ANY_LOC
+            self._loc = r"[^<]*+"
             entries = self._match(text, layout)
             if entries is None:
                 self._loc = PLAIN_URL
@@ -167,7 +303,6 @@ class WholeEntries:
     def _extras(
         self, groups: Sequence[list[str]], layout: Layout
     ) -> Sequence[Extras | None] | None:
-        """The extras of each entry, empty if none has any; None if the parser must read them."""
         found: dict[str, ItemsOfEntries] = {}
         for slots, place in layout.slot_places:
             columns, counts = _items_of_slots(groups, place, slots)
@@ -183,7 +318,6 @@ class WholeEntries:
 def _items_of_slots(
     groups: Sequence[list[str]], start: int, slots: Slots
 ) -> tuple[list[list[str]], list[int]]:
-    """The values of all items of a kind, group by group, and how many items each entry has."""
     columns = [
         _interleaved([groups[start + slot * slots.width + group] for slot in range(slots.count)])
         for group in range(slots.width)
@@ -197,7 +331,6 @@ def _items_of_slots(
 
 
 def _interleaved(columns: Sequence[list[str]]) -> list[str]:
-    """The first values of all columns, then the second ones, and so on."""
     if len(columns) == 1:
         return columns[0]
     values = [""] * (len(columns) * len(columns[0]))
@@ -206,25 +339,11 @@ def _interleaved(columns: Sequence[list[str]]) -> list[str]:
     return values
 
 
-# So many characters of text, however they are used, are below the limits of `extensions.py`.
-MAX_CHARS = 72 * 1024
-# A template costs more than reading an entry, so that there must be fewer of them than entries.
-FREE_TEMPLATES, ENTRIES_PER_TEMPLATE = 64, 8
-# Templates are kept as long as the document is read, with the markup that they are for.
-MAX_SAMPLE_CHARS = 1024 * 1024
-BETWEEN = "\x00"
-ENTRY_BETWEEN = f"{BETWEEN}url"
-INSTRUCTION = "<?"
-HREF, HREF_MARK = ' href="', "\x01"
-# Not in attributes, where XML reads these as something else.
-NOT_IN_HREF = "<\t\n"
+HREF = ' href="'
+HREF_MARK = "\x01"
 PLACEHOLDER = "\ue000"
-PLACE = re.compile(f"{PLACEHOLDER}([0-9]+){PLACEHOLDER}")
-FIELDS = ("loc", "lastmod", "changefreq", "priority")
 
-Row = tuple[Any, ...]
-# The four values and the extras of each entry in a text; None if the parser finds anything odd.
-ReadSamples = Callable[[str], list[tuple[list[str], Extras | None]] | None]
+_match_placeholder = re.compile(f"{PLACEHOLDER}([0-9]+){PLACEHOLDER}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,12 +370,17 @@ class _Parts:
     hrefs: list[str]
 
     def new_markups(self, known: Container[Any]) -> list[str]:
-        """The different markups that are not known, in their order."""
         return [markup for markup in dict.fromkeys(self.markups) if markup not in known]
 
 
 class Templates:
-    """The templates of one document."""
+    """Reads entries by template, for documents whose entries have no common pattern.
+
+    To an XML parser, two entries that differ only in the text of their elements and in the
+    addresses of their links have the same structure. So the strict parser reads one of them with
+    placeholders instead of values, and the result is the template for all others with the same
+    markup. Text must have neither comments nor CDATA sections.
+    """
 
     def __init__(self, read_samples: ReadSamples) -> None:
         self._read_samples = read_samples
@@ -267,7 +391,8 @@ class Templates:
 
     def read(self, text: str) -> RawEntries | None:
         """The entries of a text; None if the strict parser must read it."""
-        if len(text) > MAX_CHARS or self._sample_chars > MAX_SAMPLE_CHARS:
+        # So many characters, however they are used, are below the limits of `extensions.py`.
+        if len(text) > 72 * 1024 or self._sample_chars > MAX_SAMPLE_CHARS:
             return None
         parts = _take_apart(text)
         if parts is None:
@@ -277,7 +402,6 @@ class Templates:
         return self._build(parts)
 
     def _build(self, parts: _Parts) -> RawEntries | None:
-        """The entries from their markup and values; None for the strict parser."""
         rows: list[Row] = []
         extras: list[Extras | None] = []
         place = link = 0
@@ -316,7 +440,8 @@ class Templates:
         """Make the templates of these samples, with one run of the strict parser for all."""
         self._templates.update(dict.fromkeys(samples))
         self._sample_chars += sum(map(len, samples.values()))
-        limit = FREE_TEMPLATES + self._entries / ENTRIES_PER_TEMPLATE
+        # A template costs more than reading an entry, so there must be fewer of them than entries.
+        limit = 64 + self._entries / 8
         if not samples or len(self._templates) > limit:
             return
         read = self._read_samples("".join(samples.values()))
@@ -326,9 +451,8 @@ class Templates:
 
 
 def _take_apart(text: str) -> _Parts | None:
-    """Separate the values of a text from its markup; None if that is not possible."""
     cut = _without_hrefs(text)
-    if cut is None or PLACEHOLDER in text or INSTRUCTION in text:
+    if cut is None or PLACEHOLDER in text or "<?" in text:
         return None
     rest, hrefs = cut
     heads, _, values = zip(*[token.rpartition(">") for token in rest.split("</")], strict=True)
@@ -336,37 +460,27 @@ def _take_apart(text: str) -> _Parts | None:
     if "<" in joined or HREF_MARK in joined or max(map(len, values)) > MAX_VALUE_CHARS:
         return None
     markup = BETWEEN.join(heads)
-    if not markup.endswith(ENTRY_BETWEEN):
+    entry_end = f"{BETWEEN}url"
+    if not markup.endswith(entry_end):
         return None
-    markups = markup[: -len(ENTRY_BETWEEN)].split(f"{ENTRY_BETWEEN}>")
+    markups = markup[: -len(entry_end)].split(f"{entry_end}>")
     return _Parts(markups, clean(list(values)), clean(hrefs))
 
 
 def _without_hrefs(text: str) -> tuple[str, list[str]] | None:
-    """The text with a mark for each `href`, and their values; None if one is not usual."""
     first, *others = text.split(HREF)
     if not others:
         return text, []
     hrefs, quotes, rests = zip(*[other.partition('"') for other in others], strict=True)
     joined = "".join(hrefs)
-    unusual = "" in hrefs or "" in quotes or any(char in joined for char in NOT_IN_HREF)
+    # Not in attributes, where XML reads these as something else.
+    unusual = "" in hrefs or "" in quotes or any(char in joined for char in "<\t\n")
     if unusual or max(map(len, hrefs)) > MAX_VALUE_CHARS:
         return None
     return HREF_MARK.join((first, *rests)), list(hrefs)
 
 
-def _repeats_field(sample: str) -> bool:
-    """Whether an entry may have a field twice, of which the first counts that is not empty."""
-    return any(sample.count(f"<{name}") > 1 for name in FIELDS)
-
-
-def _hides_placeholder(sample: str) -> bool:
-    """Whether an entry has a character reference in its markup that the parser takes for one."""
-    return "&" in sample and decode(sample).count(PLACEHOLDER) != sample.count(PLACEHOLDER)
-
-
 def _sample(markup: str, empty: tuple[int, ...] = ()) -> str:
-    """An entry with this markup and placeholders, except for the values that are empty."""
     heads = markup.split(BETWEEN)
     texts = ["" if at in empty else _placeholder(at) for at in range(len(heads))]
     entry = "</".join(f"{head}>{text}" for head, text in zip(heads, texts, strict=True)) + "</url>"
@@ -376,21 +490,19 @@ def _sample(markup: str, empty: tuple[int, ...] = ()) -> str:
 
 
 def _placeholder(place: int) -> str:
-    """What stands for the value of this index while a template is made."""
     return f"{PLACEHOLDER}{place}{PLACEHOLDER}"
 
 
 def _made_template(sample: str, fields: list[str], extras: Extras | None) -> Template | None:
-    """The template from what the strict parser read of a sample; None if there can be none."""
     if _repeats_field(sample) or _hides_placeholder(sample):
         return None
     if extras and "resourcesync" in extras:
         return None
     leaves = [*fields, *_leaves(extras)]
     texts = dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, str) and PLACEHOLDER in leaf)
-    matches = [PLACE.fullmatch(text) for text in texts]
+    matches = [_match_placeholder(text) for text in texts]
     places = [int(match[1]) for match in matches if match]
-    if len(places) != len(texts) or not PLACE.fullmatch(fields[0]):
+    if len(places) != len(texts) or not _match_placeholder(fields[0]):
         return None
     constants = [leaf for leaf in leaves if leaf not in texts]
     indexes = {leaf: index for index, leaf in enumerate([*texts, *constants])}
@@ -404,8 +516,17 @@ def _made_template(sample: str, fields: list[str], extras: Extras | None) -> Tem
     )
 
 
+def _repeats_field(sample: str) -> bool:
+    """Whether an entry may have a field twice, of which the first counts that is not empty."""
+    return any(sample.count(f"<{name}") > 1 for name in USUAL_ORDER)
+
+
+def _hides_placeholder(sample: str) -> bool:
+    """Whether an entry has a character reference in its markup that the parser takes for one."""
+    return "&" in sample and decode(sample).count(PLACEHOLDER) != sample.count(PLACEHOLDER)
+
+
 def _leaves(value: Any) -> list[Any]:
-    """All that the extras of an entry consist of, besides dictionaries and lists."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -414,14 +535,12 @@ def _leaves(value: Any) -> list[Any]:
 
 
 def _getter(indexes: list[int]) -> Callable[[Sequence[Any]], Row]:
-    """What returns the values of these indexes as a tuple."""
     if len(indexes) > 1:
         return itemgetter(*indexes)
     return lambda row: tuple(row[index] for index in indexes)
 
 
 def _builder(value: Any, indexes: dict[Any, int]) -> Callable[[Row], Any]:
-    """What builds a part of the extras from the values of an entry."""
     if isinstance(value, list):
         builders = [_builder(inner, indexes) for inner in value]
         return lambda row: [build(row) for build in builders]
@@ -433,136 +552,3 @@ def _builder(value: Any, indexes: dict[Any, int]) -> Callable[[Row], Any]:
         return lambda row: {name: build(row) for name, build in zip(names, builders, strict=True)}
     values = _getter([indexes[inner] for inner in value.values()])
     return lambda row: dict(zip(names, values(row), strict=True))
-
-
-ENTRY_END = "</url>"
-MAX_REST_CHARS = 256 * 1024
-# So many characters hold fewer items than `extensions.py` allows for an entry.
-MAX_ENTRY_CHARS = 32 * 1024
-# ASCII only, which the engine matches by a bitmap; anything else is for the strict parser.
-VALUE = r"[\t\n\r -%'-;=-~]++"
-
-
-class FastPath:
-    """The fast path of one document; `feed` returns None once the strict parser must continue."""
-
-    def __init__(
-        self,
-        prefixes: Collection[str] = (),
-        read_samples: ReadSamples | None = None,
-        digests: EntryDigests | None = None,
-    ) -> None:
-        """`prefixes` are those that the root of the document declares.
-
-        `read_samples` is the strict parser for the samples of templates. With `digests`, entries
-        have them, and known ones are recognized instead of read.
-        """
-        self.rest = ""
-        self._digests = digests
-        self._extensions = Extensions(prefixes)
-        self._whole = WholeEntries(self._extensions)
-        self._templates = None if read_samples is None else Templates(read_samples)
-        self._order: tuple[str, ...] = ()
-        self._misses_of_blocks = 0
-
-    def feed(self, text: str) -> RawEntries | None:
-        """The entries completed by this text, or None: then `rest` is the unread text."""
-        if self.rest:
-            text = self.rest + text
-        end = text.rfind(ENTRY_END) + len(ENTRY_END)
-        if end < len(ENTRY_END):
-            self.rest = text
-            return RawEntries() if len(text) <= MAX_REST_CHARS else None
-        chunk = _with_usual_line_ends(text[:end])
-        entries = self._read(chunk) if self._digests is None else self._recognize(chunk)
-        self.rest = text if entries is None else text[end:]
-        return entries
-
-    def _recognize(self, chunk: str) -> RawEntries | None:
-        """The entries of a chunk with their digests; only those that are not known are read.
-
-        A comment may span several entries, so a chunk with one has no digests.
-        """
-        assert self._digests is not None
-        if has_sections(chunk):
-            return self._read(chunk)
-        examined = self._digests.examine(chunk)
-        if examined.recognized is not None:
-            entries = self._read(examined.unknown_text) if examined.places else RawEntries()
-            if entries is not None and len(entries.locs) == len(examined.places):
-                entries.recognized, entries.places = examined.recognized, examined.places
-                entries.digests = examined.unknown_digests
-                return entries
-        entries = self._read(chunk)
-        if entries is not None and len(entries.locs) == len(examined.digests):
-            entries.digests = examined.digests
-        return entries
-
-    def _read(self, chunk: str) -> RawEntries | None:
-        """The `<url>` entries of a chunk, by pattern; None if the XML parser must read it."""
-        if not has_sections(chunk):
-            return self._read_plain(chunk)
-        entries = self._whole.read_with_sections(chunk)
-        if entries is None:
-            entries = self._read_plain(chunk)
-            self._whole.learn_sections(chunk)
-        return entries
-
-    def _read_plain(self, chunk: str) -> RawEntries | None:
-        """The entries of a chunk without its sections; None if the XML parser must read it."""
-        plain = without_sections(chunk)
-        if plain is None:
-            return None
-        entries = self._whole.read(plain)
-        if entries is None and self._misses_of_blocks < MAX_MISSES:
-            entries = self._read_blocks(plain)
-            self._misses_of_blocks = 0 if entries else self._misses_of_blocks + 1
-        if entries is None and self._templates is not None:
-            entries = self._templates.read(plain)
-        return entries
-
-    def _read_blocks(self, chunk: str) -> RawEntries | None:
-        """Match all `<url>` entries of a chunk; None if any tag of it was not matched."""
-        order = self._order = self._order or order_of_first_entry(chunk, self._extensions.block)
-        taken = self._extensions.take(chunk) if order else None
-        if taken is None or (taken.items and _has_large_entry(chunk)):
-            return None
-        columns = _columns(taken.text, order)
-        extras = None if columns is None else taken.by_entry(columns.pop(EXTRAS, ()))
-        if columns is None or extras is None:
-            return None
-        locs, lastmods, changefreqs, priorities = (columns[name] for name in USUAL_ORDER)
-        if "&" in chunk:
-            locs = [decode_url(loc) for loc in locs]
-        return RawEntries(locs, lastmods, changefreqs, priorities, extras)
-
-
-def _has_large_entry(chunk: str) -> bool:
-    """Whether an entry may have more items than `extensions.py` allows."""
-    return max(map(len, chunk.split(ENTRY_END))) > MAX_ENTRY_CHARS
-
-
-def _columns(text: str, order: tuple[str, ...]) -> dict[str, Sequence[str]] | None:
-    """The parts of all entries by name; None if a tag is not part of an entry in this order."""
-    pieces = _entry_pattern(order).split(text)
-    width = len(order) + 1
-    if len(pieces) == 1 or "<" in "".join(pieces[::width]):
-        return None
-    return {name: column_of(pieces[at::width]) for at, name in enumerate(order, start=1)}
-
-
-def _with_usual_line_ends(text: str) -> str:
-    """The same text to XML, for which all line ends are the same."""
-    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
-
-
-@lru_cache(maxsize=64)
-def _entry_pattern(order: tuple[str, ...]) -> re.Pattern[str]:
-    """The pattern of `<url>` entries on the fast path, with marks, and fields in this order."""
-    gap = ANY_XML_WHITE_SPACE
-    parts = {
-        "loc": f"<loc>{gap}({ANY_LOC}){gap}</loc>{gap}",
-        EXTRAS: f"({MARK}*{POSSESSIVE})",
-        **{name: optional(f"<{name}>({VALUE})</{name}>{gap}") for name in USUAL_ORDER[1:]},
-    }
-    return re.compile(f"<url>{gap}{''.join(parts[name] for name in order)}</url>")
