@@ -56,8 +56,6 @@ FOLDER_MODE = 0o755
 # Opening a pipe without a writer would wait for one.
 _read_flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _directory_flags = _read_flags | os.O_DIRECTORY
-# The driver reads ":" as a port and "," as a second host; PostgreSQL splits at ",".
-UNSPEAKABLE = re.compile(r"[:,'\"\\%]")
 DISK_FULL = re.compile("No space left on device|Disk quota exceeded|Check free disk space")
 REMEDY = (
     "Set SITEATLAS_DATA_DIR to another directory, or DATABASE_URL to use another PostgreSQL server."
@@ -509,7 +507,8 @@ def _short_name(data_dir: Path, user: ServerUser) -> str:
 def _can_hold_socket(directory: Path) -> bool:
     path = str(directory / SOCKET_NAME)
     short = len(os.fsencode(path)) <= 100
-    return short and path.isprintable() and not UNSPEAKABLE.search(path)
+    # The driver reads ":" as a port and "," as a second host; PostgreSQL splits at ",".
+    return short and path.isprintable() and not re.search(r"[:,'\"\\%]", path)
 
 
 @contextlib.contextmanager

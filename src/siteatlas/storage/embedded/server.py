@@ -57,7 +57,6 @@ from siteatlas.storage.embedded.files import (
 DATABASE = "siteatlas"
 START_SECONDS = 300
 STOP_SECONDS = 120
-PAUSE_SECONDS = 0.01
 MESSAGE_INTERVAL_SECONDS = 5
 
 MUTEX = "server.lock"
@@ -66,8 +65,6 @@ LOGS = "log"
 
 STARTING = "Waiting for PostgreSQL to start"
 RECOVERING = "Waiting for PostgreSQL to recover from a crash"
-NOT_ALLOWED = re.compile("Permission denied|Read-only file system|Operation not permitted")
-FAULT = re.compile(r"\b(?:ERROR|FATAL|PANIC): ")
 
 SETTINGS = """\
 # Written at every start; changes belong into postgres/postgresql.conf, below its include line.
@@ -415,7 +412,7 @@ class Cluster:
 
     def _run(self, user: ServerUser, command: list[str], *, stdin: str = "") -> None:
         done = user.run(command, stdin=stdin)
-        if done.returncode or FAULT.search(done.stderr):
+        if done.returncode or re.search(r"\b(?:ERROR|FATAL|PANIC): ", done.stderr):
             raise self._failure(done.stderr)
 
     def _clear(self, leftover: Postmaster | None, socket_dir: Path, user: ServerUser) -> None:
@@ -467,7 +464,7 @@ class Cluster:
             return EmbeddedDirectoryUnusable(
                 f"The disk of {self.data_dir} is full. Free some space and try again. {REMEDY}"
             )
-        if NOT_ALLOWED.search(said):
+        if re.search("Permission denied|Read-only file system|Operation not permitted", said):
             return EmbeddedDirectoryUnusable(
                 f"The embedded PostgreSQL cannot use {self.data_dir}: {reason} {REMEDY}"
             )
@@ -491,7 +488,7 @@ class Deadline:
         self._limit = seconds
         self._next_word = float(MESSAGE_INTERVAL_SECONDS)
 
-    def wait(self, waiting_for: str, *, seconds: float = PAUSE_SECONDS) -> bool:
+    def wait(self, waiting_for: str, *, seconds: float = 0.01) -> bool:
         """Sleep a moment; False when the time is up."""
         time.sleep(seconds)
         waited = time.monotonic() - self._began
