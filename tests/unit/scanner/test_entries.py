@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siteatlas.scanner.reading.entries import (
-    IS_PLAIN_URL,
     RawEntries,
     Tally,
     build_columns,
     fault_of_url,
+    is_plain_url,
     read_date,
 )
 
@@ -88,7 +88,7 @@ def test_a_host_that_nobody_can_ask_makes_a_url_bad(url):
 
 @given(st.from_regex(r"https?://[!-~]{1,40}", fullmatch=True))
 def test_a_plain_url_is_kept_if_its_host_is_valid(url):
-    if IS_PLAIN_URL(url):
+    if is_plain_url(url):
         raw = RawEntries([url], locs_are_plain=True)
         kept = build_columns(raw, Tally()).urls
         assert kept == ([url] if fault_of_url(url) is None else [])

@@ -1,7 +1,9 @@
 """Turns raw entries into columns: validates URLs, parses dates, priorities and frequencies.
 
-Values repeat a lot, so each kind has a bounded cache. URLs stay as listed; relative ones are
-resolved against the address of the document.
+Formats hand over `RawEntries`; `build_columns` reads them a column at a time, which is several
+times faster than one by one, and counts problems in the document's `Tally`. Values repeat a lot, so
+each kind has a bounded cache. URLs stay as listed; relative ones are resolved against the address
+of the document. `lastmod` is also kept as listed where that says more than the time parsed from it.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ from siteatlas.scanner.events import (
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.text import CONTROLS, REPLACEMENT, SURROGATES, truncated
 
+# Trimmed around a URL: the white space of XML, and the other blanks of Unicode. `str.strip` and the
+# class for it in patterns know more, among them control characters: a URL that has one of those is
+# refused, not rewritten.
 XML_WHITE_SPACE = " \t\r\n"
 WHITE_SPACE = (
     XML_WHITE_SPACE
@@ -36,218 +41,15 @@ WHITE_SPACE = (
     + "".join(map(chr, range(0x2000, 0x200B)))
 )
 ANY_XML_WHITE_SPACE = f"[{XML_WHITE_SPACE}]*+"
-
-
+MAX_URL_CHARS = 8192
+USUAL_URL_CHARS = 2048
+MAX_DATE_CHARS = 64
 MAX_TEXT_CHARS = 200
-CACHED_TEXTS, MAX_CACHED_CHARS = 32_768, 64
-# Hours, minutes, seconds and a zone, as ISO 8601 and RFC 2822 write them.
-FULL_TIME = re.compile(
-    r".*?\d\d:\d\d:\d\d(?:[.,]\d+)?\s*(?:[Zz]|UTC?|GMT|[ECMP][SD]T|[+-]\d\d:?\d\d)", re.ASCII
-)
-FULL_AT_MIDNIGHT = ""
-# The most common forms, for a look at a whole column.
-DAY_FORM = b"0000-00-00\n"
-TIME_FORMS = (b"0000-00-00T00:00:00+00:00\n", b"0000-00-00T00:00:00Z\n")
-DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
-MIDNIGHT, END_OF_DAY = "T00:00:00", "T24:00:00"
-DAY_CHARS, Z_CHARS, OFFSET_CHARS = 10, 20, 25
-
-
-def are_utc_times(listed: Sequence[str]) -> bool:
-    """Whether all values of a column are timestamps in UTC of the same usual form."""
-    with_offset, with_z = TIME_FORMS
-    if _have_form(listed, with_z):
-        return True
-    # The form allows any offset, as digits are not compared.
-    return _have_form(listed, with_offset) and "".join(listed).count("+00:00") == len(listed)
-
-
-def telling_times(listed: Sequence[str]) -> list[str]:
-    """Timestamps, "" for those without additional information; empty if none has any.
-
-    For timestamps in UTC that could be read: only midnight may be taken for a date without time.
-    """
-    joined = "".join(listed)
-    if MIDNIGHT not in joined and END_OF_DAY not in joined:
-        return []
-    return [text if MIDNIGHT in text or END_OF_DAY in text else "" for text in listed]
-
-
-def listed_text(lastmod: datetime | None, listed: str) -> str | None:
-    """The text as listed; None where there is none, or where it is a full timestamp."""
-    if not listed:
-        return None
-    if lastmod is None:
-        return truncated(listed.strip(), MAX_TEXT_CHARS) or None
-    if _is_day(listed):
-        return listed
-    if _is_usual_time(listed):
-        return None
-    return _cached_text(listed) if len(listed) <= MAX_CACHED_CHARS else _short_text(listed)
-
-
-def listed_texts(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> list[str | None]:
-    """The results of `listed_text` for a column of entries."""
-    if not any(listed):
-        return [None] * len(listed)
-    if all(lastmods) and are_utc_times(listed):
-        return [None] * len(listed)
-    if all(lastmods) and _have_form(listed, DAY_FORM):
-        return list(listed)
-    return list(map(listed_text, lastmods, listed))
-
-
-def stored_text(lastmod: datetime | None, listed: str) -> str | None:
-    """What is stored in addition to a date: None if the text can be derived from the date.
-
-    Midnight stands for a date without time, which is the most common form and so costs nothing.
-    A full timestamp at midnight is marked by the empty text.
-    """
-    if not listed or (lastmod is not None and _is_day(listed)):
-        return None
-    text = listed_text(lastmod, listed)
-    if text is None:
-        return FULL_AT_MIDNIGHT if lastmod is not None and _is_midnight(lastmod) else None
-    return None if lastmod is not None and _is_day(text) else text
-
-
-def stored_texts(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> list[str | None]:
-    """The results of `stored_text` for a column of entries."""
-    if not any(listed) or (all(lastmods) and _have_form(listed, DAY_FORM)):
-        return [None] * len(listed)
-    return list(map(stored_text, lastmods, listed))
-
-
-def _have_form(listed: Sequence[str], form: bytes) -> bool:
-    """Whether the values of a column differ from this form, which is one line, in digits only."""
-    if not listed or len(listed[0]) != len(form) - 1:
-        return False
-    lines = "\n".join(listed) + "\n"
-    return lines.isascii() and lines.encode().translate(DIGITS_AS_ZEROS) == form * len(listed)
-
-
-def restored_text(lastmod: datetime | None, stored: str | None) -> str | None:
-    """The text as listed from what is stored; None where it was a full timestamp, or nothing."""
-    if stored is not None:
-        return stored or None
-    return f"{lastmod:%Y-%m-%d}" if lastmod is not None and _is_midnight(lastmod) else None
-
-
-def _is_midnight(moment: datetime) -> bool:
-    return not (moment.hour or moment.minute or moment.second or moment.microsecond)
-
-
-def _is_day(listed: str) -> bool:
-    """Whether a text that was read as a date is one without time."""
-    return (
-        len(listed) == DAY_CHARS
-        and listed[4] == "-"
-        and listed[7] == "-"
-        and listed[-1].isdigit()  # not a blank behind a day of one digit
-    )
-
-
-def _is_usual_time(listed: str) -> bool:
-    """Whether a text has one of the two most common timestamp forms; a quick check."""
-    size = len(listed)
-    return (size == Z_CHARS and listed[16] == ":" and listed[19] == "Z") or (
-        size == OFFSET_CHARS and listed[16] == ":" and listed[19] in "+-" and listed[22] == ":"
-    )
-
-
-def _short_text(listed: str) -> str | None:
-    """A lastmod as listed, truncated; None if it is empty or a full timestamp; uncached."""
-    text = listed.strip()
-    return None if FULL_TIME.fullmatch(text) else truncated(text, MAX_TEXT_CHARS) or None
-
-
-_cached_text = lru_cache(CACHED_TEXTS)(_short_text)
-
-
 MAX_SAMPLES = 20
-MAX_SAMPLE_URL_CHARS = 500
-MAX_SAMPLE_VALUE_CHARS = 200
+YEARS = range(1970, 2101)
 
 Extras = dict[str, Any]
-
-
-@dataclass(slots=True)
-class Tally:
-    """Problems of one document by code; `skipped` entries are not part of its columns.
-
-    `entries` are those that were read before the current ones. `places` are the indexes of the
-    current ones among the entries of their chunk, None if the chunk has no others. `extras_left` is
-    how many characters of extras the entry being read may still have.
-    """
-
-    problems: Counter[ProblemCode] = field(default_factory=Counter)
-    samples: dict[ProblemCode, list[ProblemSample]] = field(default_factory=dict)
-    entries: int = 0
-    skipped: int = 0
-    places: Sequence[int] | None = None
-    extras_left: int = 0
-
-    @property
-    def problem_count(self) -> int:
-        """How many problems were counted so far."""
-        return sum(self.problems.values())
-
-    def note(
-        self,
-        code: ProblemCode,
-        count: int = 1,
-        *,
-        url: str | None = None,
-        value: str | None = None,
-        place: int | None = None,
-    ) -> None:
-        """Count a problem that was repaired or ignored without skipping an entry.
-
-        A URL or a value makes a sample, each once; `place` is the index among the current entries.
-        """
-        self.problems[code] += count
-        if (url is not None or value is not None) and self.wants_sample(code):
-            if place is not None and self.places is not None:
-                place = self.places[place]
-            entry = None if place is None else self.entries + place + 1
-            sample = ProblemSample(
-                _truncated(url, MAX_SAMPLE_URL_CHARS),
-                _truncated(value, MAX_SAMPLE_VALUE_CHARS),
-                entry,
-            )
-            kept = self.samples.setdefault(code, [])
-            if sample not in kept:
-                kept.append(sample)
-
-    def skip(
-        self,
-        code: ProblemCode,
-        count: int = 1,
-        *,
-        url: str | None = None,
-        value: str | None = None,
-        place: int | None = None,
-    ) -> None:
-        """Count entries that cannot be kept."""
-        self.note(code, count, url=url, value=value, place=place)
-        self.skipped += count
-
-    def wants_sample(self, code: ProblemCode) -> bool:
-        """Whether one more sample of this problem would be kept."""
-        return len(self.samples.get(code, ())) < MAX_SAMPLES
-
-    def counts(self) -> dict[str, int]:
-        """How often each problem occurred, by code."""
-        return {code.value: count for code, count in self.problems.items()}
-
-    def kept_samples(self) -> dict[str, tuple[ProblemSample, ...]]:
-        """The samples by code."""
-        return {code.value: tuple(samples) for code, samples in self.samples.items()}
-
-
-def _truncated(text: str | None, max_chars: int) -> str | None:
-    """A value of an entry, shortened for a sample of a problem in a document."""
-    return None if text is None else truncated(text.strip(), max_chars)
+Value = TypeVar("Value")
 
 
 @dataclass(slots=True)
@@ -308,246 +110,77 @@ class ReadResult:
             self.recognized = self.recognized.head(count - len(self.columns))
 
 
-def all_begin_with(prefix: str, urls: Sequence[str]) -> bool:
-    """Whether all of these URLs, of which there is at least one, begin with a prefix.
+@dataclass(slots=True)
+class Tally:
+    """Problems of one document by code; `skipped` entries are not part of its columns.
 
-    What lies between two texts in their order begins as both of them do.
+    `entries` are those that were read before the current ones. `places` are the indexes of the
+    current ones among the entries of their chunk, None if the chunk has no others. `extras_left` is
+    how many characters of extras the entry being read may still have.
     """
-    return min(urls).startswith(prefix) and max(urls).startswith(prefix)
 
+    problems: Counter[ProblemCode] = field(default_factory=Counter)
+    samples: dict[ProblemCode, list[ProblemSample]] = field(default_factory=dict)
+    entries: int = 0
+    skipped: int = 0
+    places: Sequence[int] | None = None
+    extras_left: int = 0
 
-MAX_URL_CHARS = 8192
-USUAL_URL_CHARS = 2048
-YEARS = range(1970, 2101)
-MAX_DATE_CHARS = 64
-SIGNS = frozenset("+-")
-FUTURE = timedelta(days=1)
-CACHED_VALUES = 32_768
-# One date of so many tells whether most of them are repeated.
-SAMPLED = 8
-CHANGE_FREQUENCIES = frozenset(
-    ("always", "hourly", "daily", "weekly", "monthly", "yearly", "never")
-)
-# The ordinary URL, for one match over hundreds of entries; must stay narrower than ACCEPTED. Its
-# host is judged apart.
-PLAIN_URL = r"https?://[0-9A-Za-z.:_~%\[\]-]{1,255}+(?:[/?#][!-;=?-~]{0,7900}+)?"
-IS_PLAIN_URL = re.compile(PLAIN_URL).fullmatch
-ORIGIN = re.compile(r"https?://([^/?#\\]*)", re.IGNORECASE)
-ACCEPTED = re.compile(
-    rf"[hH][tT][tT][pP][sS]?://[^/?#\\@\s{CONTROLS}{REPLACEMENT}{SURROGATES}]++"
-    rf"(?:[/?#\\][^{CONTROLS}{REPLACEMENT}{SURROGATES}]*+)?"
-)
-BAD_UNICODE = re.compile(f"[{REPLACEMENT}{SURROGATES}]")
-CONTROL = re.compile(f"[{CONTROLS}]")
-SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-CREDENTIALS = re.compile(r"https?://[^/?#\\]*@", re.IGNORECASE)
-LENIENT_DATE = re.compile(
-    r"(\d{4})(?:[-/](\d\d?)(?:[-/](\d\d?))?)?"
-    r"(?:[Tt ]\s*(\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?"
-    r"\s*(?:([Zz]|UTC|GMT)|([+-])(\d\d):?(\d\d)?)?",
-    re.ASCII,
-)
-
-T = TypeVar("T")
-
-
-class Entries:
-    """The kept entries of a batch, with their places among all entries of the batch."""
-
-    def __init__(self, urls: Sequence[str], places: Sequence[int]) -> None:
-        self._urls = urls
-        self._places = places
-
-    def __len__(self) -> int:
-        return len(self._urls)
+    @property
+    def problem_count(self) -> int:
+        """How many problems were counted so far."""
+        return sum(self.problems.values())
 
     def note(
         self,
         code: ProblemCode,
-        indexes: Sequence[int],
-        tally: Tally,
-        values: Sequence[str] | None = None,
+        count: int = 1,
+        *,
+        url: str | None = None,
+        value: str | None = None,
+        place: int | None = None,
     ) -> None:
-        """Count a problem of these entries, with samples of the first."""
-        for index in indexes[:MAX_SAMPLES]:
-            value = None if values is None else values[index]
-            tally.note(code, url=self._urls[index], value=value, place=self._places[index])
-        if len(indexes) > MAX_SAMPLES:
-            tally.note(code, len(indexes) - MAX_SAMPLES)
+        """Count a problem that was repaired or ignored without skipping an entry.
 
-
-class ValueColumn(dict[str, T | None], Generic[T]):
-    """Reads one kind of value; a value that cannot be read is None and counted as a problem."""
-
-    def __init__(self, read: Callable[[str], T | None], problem: ProblemCode) -> None:
-        super().__init__()
-        self._read = read
-        self._problem = problem
-
-    def __missing__(self, raw: str) -> T | None:
-        if len(self) >= CACHED_VALUES:
-            self.clear()
-        text = raw.strip()
-        value = self._read(text) if 0 < len(text) <= MAX_DATE_CHARS else None
-        if len(raw) <= MAX_DATE_CHARS:
-            self[raw] = value
-        return value
-
-    def column(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[T | None]:
-        """The values of a whole column.
-
-        Hundreds of entries cost a few calls into C and no Python call for each (decision 0010).
+        A URL or a value makes a sample, each once; `place` is the index among the current entries.
         """
-        # In most documents all entries have the same priority and frequency. Comparing the first
-        # with the last is cheap, and avoids most calls of `count` for columns of dates.
-        if raws[0] == raws[-1] and raws.count(raws[0]) == len(raws):
-            values = [self[raws[0]]] * len(raws)
-        else:
-            # A known value is found by the dict itself; only a new one reaches `__missing__`.
-            values = list(map(self.__getitem__, raws))
-        # An absent value is "" and read as None, so with equal counts nothing was unreadable.
-        empty = values.count(None)
-        if empty and empty != raws.count(""):
-            pairs = enumerate(zip(raws, values, strict=True))
-            wrong = [index for index, (raw, value) in pairs if value is None and raw.strip()]
-            entries.note(self._problem, wrong, tally, raws)
-        return values
+        self.problems[code] += count
+        if (url is not None or value is not None) and self.wants_sample(code):
+            if place is not None and self.places is not None:
+                place = self.places[place]
+            entry = None if place is None else self.entries + place + 1
+            sample = ProblemSample(
+                None if url is None else truncated(url.strip(), 500),
+                None if value is None else truncated(value.strip(), 200),
+                entry,
+            )
+            kept = self.samples.setdefault(code, [])
+            if sample not in kept:
+                kept.append(sample)
 
+    def skip(
+        self,
+        code: ProblemCode,
+        count: int = 1,
+        *,
+        url: str | None = None,
+        value: str | None = None,
+        place: int | None = None,
+    ) -> None:
+        """Count entries that cannot be kept."""
+        self.note(code, count, url=url, value=value, place=place)
+        self.skipped += count
 
-class DateColumn(ValueColumn[datetime]):
-    """Reads dates and notes those in the future."""
+    def wants_sample(self, code: ProblemCode) -> bool:
+        """Whether one more sample of this problem would be kept."""
+        return len(self.samples.get(code, ())) < MAX_SAMPLES
 
-    def column(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[datetime | None]:
-        """The dates of a whole column."""
-        values = super().column(raws, tally, entries)
-        _note_future(values, raws, tally, entries)
-        return values
+    def counts(self) -> dict[str, int]:
+        return {code.value: count for code, count in self.problems.items()}
 
-    def times(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[datetime | None]:
-        """The dates of a column of timestamps in UTC; cached only if most of them are repeated."""
-        sample = raws[::SAMPLED]
-        times = None if len(set(sample)) < len(sample) / 2 else _read_times(raws)
-        if times is None:
-            return self.column(raws, tally, entries)
-        _note_future(times, raws, tally, entries)
-        return [*times]
-
-
-def _note_future(
-    dates: Sequence[datetime | None], raws: Sequence[str], tally: Tally, entries: Entries
-) -> None:
-    """Count the entries of a sitemap whose lastmod is in the future."""
-    limit = datetime.now(UTC) + FUTURE
-    # One look at the latest: a look at each date would cost more than reading it.
-    if max(filter(None, dates), default=limit) > limit:
-        pairs = enumerate(dates)
-        ahead = [index for index, date in pairs if date is not None and date > limit]
-        entries.note(ProblemCode.LASTMOD_FUTURE, ahead, tally, raws)
-
-
-def read_date(text: str) -> datetime | None:
-    """A W3C, ISO 8601 or RFC 2822 date as UTC; None for anything else. No zone means UTC.
-
-    A date with a zone, as XML Schema allows it, begins at midnight in that zone.
-    """
-    moment = _iso_date(text) or _lenient_date(text)
-    if moment is None:
-        return None
-    if moment.tzinfo is not UTC:
-        try:
-            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-        except OverflowError:
-            return None
-    return moment if moment.year in YEARS else None
-
-
-def _read_times(texts: Sequence[str]) -> list[datetime] | None:
-    """The times of timestamps in UTC; None if any of them cannot be read."""
-    try:
-        times = list(map(datetime.fromisoformat, texts))
-    except ValueError:
-        return None
-    return times if min(times).year in YEARS and max(times).year in YEARS else None
-
-
-def _iso_date(text: str) -> datetime | None:
-    """A lastmod in ISO 8601; None if it is not."""
-    # `fromisoformat` takes any character for the separator, also the sign of a zone behind a date.
-    if text[10:11] in SIGNS or text[8:9] in SIGNS:
-        return None
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None
-
-
-def _lenient_date(text: str) -> datetime | None:
-    """A lastmod in RFC 2822 or a lenient form of ISO 8601; None for anything else."""
-    match = LENIENT_DATE.fullmatch(text)
-    try:
-        if match is None:
-            return parsedate_to_datetime(text)
-        year, month, day, hour, minute, second, fraction, _, sign, zone_h, zone_m = match.groups()
-        zone = f"{sign}{zone_h}:{zone_m or '00'}" if sign else "+00:00"
-        return datetime.fromisoformat(
-            f"{year}-{int(month or 1):02}-{int(day or 1):02}T{int(hour or 0):02}:{minute or '00'}"
-            f":{second or '00'}.{(fraction or '0')[:6]:0<6}{zone}"
-        )
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-
-
-def _read_priority(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return round(value, 6) + 0.0 if 0.0 <= value <= 1.0 else None
-
-
-def _read_frequency(text: str) -> str | None:
-    """A changefreq of the sitemap protocol, in lower case; None for anything else."""
-    word = text.lower()
-    return word if word in CHANGE_FREQUENCIES else None
-
-
-LASTMODS = DateColumn(read_date, ProblemCode.LASTMOD_INVALID)
-PRIORITIES = ValueColumn(_read_priority, ProblemCode.PRIORITY_INVALID)
-FREQUENCIES = ValueColumn(_read_frequency, ProblemCode.CHANGEFREQ_INVALID)
-
-
-def fault_of_url(url: str) -> ProblemCode | None:
-    """Why a trimmed loc cannot be kept, as a code; None for a URL that can."""
-    if len(url) <= MAX_URL_CHARS and ACCEPTED.fullmatch(url):
-        return None if _has_valid_host(url) else ProblemCode.BAD_URL
-    if not url:
-        return ProblemCode.LOC_MISSING
-    if len(url) > MAX_URL_CHARS:
-        return ProblemCode.URL_TOO_LONG
-    if CONTROL.search(url):
-        return ProblemCode.CONTROL_CHAR
-    if BAD_UNICODE.search(url):
-        return ProblemCode.BAD_UNICODE
-    if CREDENTIALS.match(url):
-        return ProblemCode.CREDENTIALS
-    return ProblemCode.BAD_URL if SCHEME.match(url) else ProblemCode.RELATIVE_URL
-
-
-def _has_valid_host(url: str) -> bool:
-    """Whether the host of a listed URL could be requested at all."""
-    origin = ORIGIN.match(url)
-    return origin is not None and is_valid_authority(origin[1])
-
-
-def _have_valid_hosts(urls: Sequence[str]) -> bool:
-    """Whether all hosts of plain URLs are valid; the pages of one site cost two searches."""
-    origin = ORIGIN.match(urls[0]) if urls else None
-    if origin is None or not is_valid_authority(origin[1]):
-        return not urls
-    own = f"{origin[0]}/"
-    if all_begin_with(own, urls):
-        return True
-    return all(_has_valid_host(url) for url in urls if not url.startswith(own))
+    def kept_samples(self) -> dict[str, tuple[ProblemSample, ...]]:
+        """The samples by code."""
+        return {code.value: tuple(samples) for code, samples in self.samples.items()}
 
 
 def build_columns(raw: RawEntries, tally: Tally, base: str | None = None) -> EntryColumns:
@@ -567,9 +200,8 @@ def build_columns(raw: RawEntries, tally: Tally, base: str | None = None) -> Ent
 
 
 def _judged_columns(raw: RawEntries, tally: Tally, base: str | None) -> EntryColumns:
-    """The columns of the entries whose URL is valid; the others are counted as skipped."""
     urls = raw.locs = [loc.strip(WHITE_SPACE) for loc in raw.locs]
-    if all(map(IS_PLAIN_URL, urls)) and _have_valid_hosts(urls):
+    if all(map(is_plain_url, urls)) and _have_valid_hosts(urls):
         return _read_columns(raw, tally)
     faults = list(map(fault_of_url, urls))
     if base is not None and ProblemCode.RELATIVE_URL in faults:
@@ -599,7 +231,6 @@ def _resolve(urls: list[str], faults: list[ProblemCode | None], base: str, tally
 def _read_columns(
     raw: RawEntries, tally: Tally, places: Sequence[int] | None = None
 ) -> EntryColumns:
-    """The columns of entries whose URLs are valid, with their other values parsed."""
     urls = list(raw.locs)
     entries = Entries(urls, range(len(urls)) if places is None else places)
     if urls and max(map(len, urls)) > USUAL_URL_CHARS:
@@ -607,16 +238,15 @@ def _read_columns(
         entries.note(ProblemCode.URL_LONG, long, tally)
     absent = [None] * len(urls)
 
-    def column(kind: ValueColumn[T], raws: Sequence[str]) -> list[T | None]:
-        """The values of one column of the entries; all None if no entry lists any."""
+    def column(kind: ValueColumn[Value], raws: Sequence[str]) -> list[Value | None]:
         return kind.column(raws, tally, entries) if raws else [*absent]
 
     lastmods, lastmod_texts = _read_dates(raw.lastmods, tally, entries)
     return EntryColumns(
         urls=urls,
         lastmods=lastmods,
-        changefreqs=column(FREQUENCIES, raw.changefreqs),
-        priorities=column(PRIORITIES, raw.priorities),
+        changefreqs=column(_frequency_column, raw.changefreqs),
+        priorities=column(_priority_column, raw.priorities),
         extras=list(raw.extras) if raw.extras else [*absent],
         lastmod_texts=lastmod_texts,
     )
@@ -625,10 +255,358 @@ def _read_columns(
 def _read_dates(
     raws: Sequence[str], tally: Tally, entries: Entries
 ) -> tuple[list[datetime | None], list[str]]:
-    """A column of dates, and as many of their texts as are needed."""
     if not raws:
         return [None] * len(entries), []
     if not are_utc_times(raws):
-        return LASTMODS.column(raws, tally, entries), list(raws)
-    dates = LASTMODS.times(raws, tally, entries)
+        return lastmod_column.column(raws, tally, entries), list(raws)
+    dates = lastmod_column.times(raws, tally, entries)
     return dates, telling_times(raws) if all(dates) else list(raws)
+
+
+# The ordinary URL, for one match over hundreds of entries; must stay narrower than
+# `_is_accepted`. Its host is judged apart.
+PLAIN_URL = r"https?://[0-9A-Za-z.:_~%\[\]-]{1,255}+(?:[/?#][!-;=?-~]{0,7900}+)?"
+
+is_plain_url = re.compile(PLAIN_URL).fullmatch
+_is_accepted = re.compile(
+    rf"[hH][tT][tT][pP][sS]?://[^/?#\\@\s{CONTROLS}{REPLACEMENT}{SURROGATES}]++"
+    rf"(?:[/?#\\][^{CONTROLS}{REPLACEMENT}{SURROGATES}]*+)?"
+).fullmatch
+_has_bad_unicode = re.compile(f"[{REPLACEMENT}{SURROGATES}]").search
+_has_control = re.compile(f"[{CONTROLS}]").search
+_has_scheme = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
+_has_credentials = re.compile(r"https?://[^/?#\\]*@", re.IGNORECASE).match
+_match_origin = re.compile(r"https?://([^/?#\\]*)", re.IGNORECASE).match
+
+
+def fault_of_url(url: str) -> ProblemCode | None:
+    """Why a trimmed loc cannot be kept, as a code; None for a URL that can."""
+    if len(url) <= MAX_URL_CHARS and _is_accepted(url):
+        return None if _has_valid_host(url) else ProblemCode.BAD_URL
+    if not url:
+        return ProblemCode.LOC_MISSING
+    if len(url) > MAX_URL_CHARS:
+        return ProblemCode.URL_TOO_LONG
+    if _has_control(url):
+        return ProblemCode.CONTROL_CHAR
+    if _has_bad_unicode(url):
+        return ProblemCode.BAD_UNICODE
+    if _has_credentials(url):
+        return ProblemCode.CREDENTIALS
+    return ProblemCode.BAD_URL if _has_scheme(url) else ProblemCode.RELATIVE_URL
+
+
+def _has_valid_host(url: str) -> bool:
+    origin = _match_origin(url)
+    return origin is not None and is_valid_authority(origin[1])
+
+
+def _have_valid_hosts(urls: Sequence[str]) -> bool:
+    """Whether all hosts of plain URLs are valid; the pages of one site cost two searches."""
+    origin = _match_origin(urls[0]) if urls else None
+    if origin is None or not is_valid_authority(origin[1]):
+        return not urls
+    own = f"{origin[0]}/"
+    if all_begin_with(own, urls):
+        return True
+    return all(_has_valid_host(url) for url in urls if not url.startswith(own))
+
+
+def all_begin_with(prefix: str, urls: Sequence[str]) -> bool:
+    """Whether all of these URLs, of which there is at least one, begin with a prefix.
+
+    What lies between two texts in their order begins as both of them do.
+    """
+    return min(urls).startswith(prefix) and max(urls).startswith(prefix)
+
+
+class Entries:
+    """The kept entries of a batch, with their places among all entries of the batch."""
+
+    def __init__(self, urls: Sequence[str], places: Sequence[int]) -> None:
+        self._urls = urls
+        self._places = places
+
+    def __len__(self) -> int:
+        return len(self._urls)
+
+    def note(
+        self,
+        code: ProblemCode,
+        indexes: Sequence[int],
+        tally: Tally,
+        values: Sequence[str] | None = None,
+    ) -> None:
+        """Count a problem of these entries, with samples of the first."""
+        for index in indexes[:MAX_SAMPLES]:
+            value = None if values is None else values[index]
+            tally.note(code, url=self._urls[index], value=value, place=self._places[index])
+        if len(indexes) > MAX_SAMPLES:
+            tally.note(code, len(indexes) - MAX_SAMPLES)
+
+
+class ValueColumn(dict[str, Value | None], Generic[Value]):
+    """Reads one kind of value; a value that cannot be read is None and counted as a problem."""
+
+    def __init__(self, read: Callable[[str], Value | None], problem: ProblemCode) -> None:
+        super().__init__()
+        self._read = read
+        self._problem = problem
+
+    def __missing__(self, raw: str) -> Value | None:
+        if len(self) >= 32_768:
+            self.clear()
+        text = raw.strip()
+        value = self._read(text) if 0 < len(text) <= MAX_DATE_CHARS else None
+        if len(raw) <= MAX_DATE_CHARS:
+            self[raw] = value
+        return value
+
+    def column(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[Value | None]:
+        """The values of a whole column.
+
+        Hundreds of entries cost a few calls into C and no Python call for each (decision 0010).
+        """
+        # In most documents all entries have the same priority and frequency. Comparing the first
+        # with the last is cheap, and avoids most calls of `count` for columns of dates.
+        if raws[0] == raws[-1] and raws.count(raws[0]) == len(raws):
+            values = [self[raws[0]]] * len(raws)
+        else:
+            # A known value is found by the dict itself; only a new one reaches `__missing__`.
+            values = list(map(self.__getitem__, raws))
+        # An absent value is "" and read as None, so with equal counts nothing was unreadable.
+        empty = values.count(None)
+        if empty and empty != raws.count(""):
+            pairs = enumerate(zip(raws, values, strict=True))
+            wrong = [index for index, (raw, value) in pairs if value is None and raw.strip()]
+            entries.note(self._problem, wrong, tally, raws)
+        return values
+
+
+class DateColumn(ValueColumn[datetime]):
+    """Reads dates and notes those in the future."""
+
+    def column(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[datetime | None]:
+        values = super().column(raws, tally, entries)
+        _note_future(values, raws, tally, entries)
+        return values
+
+    def times(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[datetime | None]:
+        """The dates of a column of timestamps in UTC; cached only if most of them are repeated."""
+        # One date of eight tells whether most of them are repeated.
+        sample = raws[::8]
+        times = None if len(set(sample)) < len(sample) / 2 else _read_times(raws)
+        if times is None:
+            return self.column(raws, tally, entries)
+        _note_future(times, raws, tally, entries)
+        return [*times]
+
+
+def _note_future(
+    dates: Sequence[datetime | None], raws: Sequence[str], tally: Tally, entries: Entries
+) -> None:
+    limit = datetime.now(UTC) + timedelta(days=1)
+    # One look at the latest: a look at each date would cost more than reading it.
+    if max(filter(None, dates), default=limit) > limit:
+        pairs = enumerate(dates)
+        ahead = [index for index, date in pairs if date is not None and date > limit]
+        entries.note(ProblemCode.LASTMOD_FUTURE, ahead, tally, raws)
+
+
+def read_date(text: str) -> datetime | None:
+    """A W3C, ISO 8601 or RFC 2822 date as UTC; None for anything else. No zone means UTC.
+
+    A date with a zone, as XML Schema allows it, begins at midnight in that zone.
+    """
+    moment = _iso_date(text) or _lenient_date(text)
+    if moment is None:
+        return None
+    if moment.tzinfo is not UTC:
+        try:
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        except OverflowError:
+            return None
+    return moment if moment.year in YEARS else None
+
+
+def _read_times(texts: Sequence[str]) -> list[datetime] | None:
+    try:
+        times = list(map(datetime.fromisoformat, texts))
+    except ValueError:
+        return None
+    return times if min(times).year in YEARS and max(times).year in YEARS else None
+
+
+def _iso_date(text: str) -> datetime | None:
+    # `fromisoformat` takes any character for the separator, also the sign of a zone behind a date.
+    if text[10:11] in {"+", "-"} or text[8:9] in {"+", "-"}:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+_match_lenient_date = re.compile(
+    r"(\d{4})(?:[-/](\d\d?)(?:[-/](\d\d?))?)?"
+    r"(?:[Tt ]\s*(\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?"
+    r"\s*(?:([Zz]|UTC|GMT)|([+-])(\d\d):?(\d\d)?)?",
+    re.ASCII,
+).fullmatch
+
+
+def _lenient_date(text: str) -> datetime | None:
+    match = _match_lenient_date(text)
+    try:
+        if match is None:
+            return parsedate_to_datetime(text)
+        year, month, day, hour, minute, second, fraction, _, sign, zone_h, zone_m = match.groups()
+        zone = f"{sign}{zone_h}:{zone_m or '00'}" if sign else "+00:00"
+        return datetime.fromisoformat(
+            f"{year}-{int(month or 1):02}-{int(day or 1):02}T{int(hour or 0):02}:{minute or '00'}"
+            f":{second or '00'}.{(fraction or '0')[:6]:0<6}{zone}"
+        )
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+def _read_priority(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return round(value, 6) + 0.0 if 0.0 <= value <= 1.0 else None
+
+
+def _read_frequency(text: str) -> str | None:
+    word = text.lower()
+    known = word in {"always", "hourly", "daily", "weekly", "monthly", "yearly", "never"}
+    return word if known else None
+
+
+lastmod_column = DateColumn(read_date, ProblemCode.LASTMOD_INVALID)
+_priority_column = ValueColumn(_read_priority, ProblemCode.PRIORITY_INVALID)
+_frequency_column = ValueColumn(_read_frequency, ProblemCode.CHANGEFREQ_INVALID)
+
+# The most common form, for a look at a whole column.
+DAY_FORM = b"0000-00-00\n"
+DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+
+# Hours, minutes, seconds and a zone, as ISO 8601 and RFC 2822 write them.
+_is_full_time = re.compile(
+    r".*?\d\d:\d\d:\d\d(?:[.,]\d+)?\s*(?:[Zz]|UTC?|GMT|[ECMP][SD]T|[+-]\d\d:?\d\d)", re.ASCII
+).fullmatch
+
+
+def are_utc_times(listed: Sequence[str]) -> bool:
+    """Whether all values of a column are timestamps in UTC of the same usual form."""
+    if _have_form(listed, b"0000-00-00T00:00:00Z\n"):
+        return True
+    # The form allows any offset, as digits are not compared.
+    with_offset = b"0000-00-00T00:00:00+00:00\n"
+    return _have_form(listed, with_offset) and "".join(listed).count("+00:00") == len(listed)
+
+
+def telling_times(listed: Sequence[str]) -> list[str]:
+    """Timestamps, "" for those without additional information; empty if none has any.
+
+    For timestamps in UTC that could be read: only midnight may be taken for a date without time.
+    """
+    joined = "".join(listed)
+    midnight, end_of_day = "T00:00:00", "T24:00:00"
+    if midnight not in joined and end_of_day not in joined:
+        return []
+    return [text if midnight in text or end_of_day in text else "" for text in listed]
+
+
+def listed_text(lastmod: datetime | None, listed: str) -> str | None:
+    """The text as listed; None where there is none, or where it is a full timestamp.
+
+    A full timestamp tells nothing more: its offset aside, it is the same instant. A date without
+    time, a year, a time without zone or a text that is not a date does. How it is stored: decision
+    0016.
+    """
+    if not listed:
+        return None
+    if lastmod is None:
+        return truncated(listed.strip(), MAX_TEXT_CHARS) or None
+    if _is_day(listed):
+        return listed
+    if _is_usual_time(listed):
+        return None
+    return _cached_text(listed) if len(listed) <= 64 else _short_text(listed)
+
+
+def listed_texts(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> list[str | None]:
+    """The results of `listed_text` for a column of entries."""
+    if not any(listed):
+        return [None] * len(listed)
+    if all(lastmods) and are_utc_times(listed):
+        return [None] * len(listed)
+    if all(lastmods) and _have_form(listed, DAY_FORM):
+        return list(listed)
+    return list(map(listed_text, lastmods, listed))
+
+
+def stored_text(lastmod: datetime | None, listed: str) -> str | None:
+    """What is stored in addition to a date: None if the text can be derived from the date.
+
+    Midnight stands for a date without time, which is the most common form and so costs nothing.
+    A full timestamp at midnight is marked by the empty text.
+    """
+    if not listed or (lastmod is not None and _is_day(listed)):
+        return None
+    text = listed_text(lastmod, listed)
+    if text is None:
+        return "" if lastmod is not None and _is_midnight(lastmod) else None
+    return None if lastmod is not None and _is_day(text) else text
+
+
+def stored_texts(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> list[str | None]:
+    """The results of `stored_text` for a column of entries."""
+    if not any(listed) or (all(lastmods) and _have_form(listed, DAY_FORM)):
+        return [None] * len(listed)
+    return list(map(stored_text, lastmods, listed))
+
+
+def restored_text(lastmod: datetime | None, stored: str | None) -> str | None:
+    """The text as listed from what is stored; None where it was a full timestamp, or nothing."""
+    if stored is not None:
+        return stored or None
+    return f"{lastmod:%Y-%m-%d}" if lastmod is not None and _is_midnight(lastmod) else None
+
+
+def _have_form(listed: Sequence[str], form: bytes) -> bool:
+    """Whether the values of a column differ from this form, which is one line, in digits only."""
+    if not listed or len(listed[0]) != len(form) - 1:
+        return False
+    lines = "\n".join(listed) + "\n"
+    return lines.isascii() and lines.encode().translate(DIGITS_AS_ZEROS) == form * len(listed)
+
+
+def _is_midnight(moment: datetime) -> bool:
+    return not (moment.hour or moment.minute or moment.second or moment.microsecond)
+
+
+def _is_day(listed: str) -> bool:
+    return (
+        len(listed) == 10
+        and listed[4] == "-"
+        and listed[7] == "-"
+        and listed[-1].isdigit()  # not a blank behind a day of one digit
+    )
+
+
+def _is_usual_time(listed: str) -> bool:
+    size = len(listed)
+    return (size == 20 and listed[16] == ":" and listed[19] == "Z") or (
+        size == 25 and listed[16] == ":" and listed[19] in "+-" and listed[22] == ":"
+    )
+
+
+def _short_text(listed: str) -> str | None:
+    text = listed.strip()
+    return None if _is_full_time(text) else truncated(text, MAX_TEXT_CHARS) or None
+
+
+_cached_text = lru_cache(32_768)(_short_text)

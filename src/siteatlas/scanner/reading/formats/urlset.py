@@ -15,7 +15,6 @@ from siteatlas.errors import XmlMalformed
 from siteatlas.scanner.events import ChildLink
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import (
-    LASTMODS,
     WHITE_SPACE,
     Entries,
     Extras,
@@ -24,6 +23,7 @@ from siteatlas.scanner.reading.entries import (
     Tally,
     build_columns,
     fault_of_url,
+    lastmod_column,
 )
 from siteatlas.scanner.reading.formats.elements import (
     MAX_CACHED_TAG_CHARS,
@@ -329,7 +329,7 @@ def _build_children(rows: Sequence[Sequence[str]], tally: Tally) -> list[ChildLi
     places = [place for place, url in enumerate(urls) if _is_child(url, place, tally)]
     kept = [urls[place] for place in places]
     lastmods = [rows[place][1] for place in places]
-    moments = LASTMODS.column(lastmods, tally, Entries(kept, places)) if places else []
+    moments = lastmod_column.column(lastmods, tally, Entries(kept, places)) if places else []
     tally.entries += len(rows)
     return [ChildLink(url, moment) for url, moment in zip(kept, moments, strict=True)]
 
