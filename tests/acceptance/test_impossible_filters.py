@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from siteatlas.cli.terminal.options import FULL_URL_HINT
+from siteatlas.cli.terminal.filters import FULL_URL_HINT
 from siteatlas.storage.session import Database
 from tests.fixtures.commands import Machine
 from tests.fixtures.database import transaction

@@ -1,66 +1,70 @@
-"""The command tree. Command modules are imported on first use, so that help is fast."""
+"""The command tree: `siteatlas` and its options, and which command is in which module.
+
+The module of a command, and what reports errors, is imported on first use, so that help and shell
+completion need neither the network nor the database.
+"""
 
 from __future__ import annotations
 
 import gc
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from siteatlas.cli.hosting.init_process import run_below_init
 from siteatlas.cli.terminal.context import ColorChoice, begin
-from siteatlas.cli.terminal.options import plain_parameters
 
 PROGRAM = "siteatlas"
-COMPLETION_OPTIONS = {"install_completion", "show_completion"}
-VALUE_NAMES = {
-    "<int range>": "N",
-    "<int>": "N",
-    "<float range>": "NUMBER",
-    "<float>": "NUMBER",
-    "<str>": "TEXT",
-}
 
-# Each command and its line in the help; most have a module of their name in `commands`.
-COMMANDS = {
-    "scan": "Read the sitemaps of a site now, without a database.",
-    "demo": "Scan small demo sites on this machine.",
-    "serve": "Serve the API and run queued jobs.",
-    "worker": "Run queued jobs without serving the API.",
-    "domains": "Manage sites: add, list, show, tag, pause, resume, release, remove.",
-    "sitemaps": "List the stored sitemaps of a site.",
-    "urls": "List the stored URLs of a site, or search all sites.",
-    "sections": "Count the URLs of a site by section or month.",
-    "export": "Export stored URLs or changes as CSV, JSON Lines or Parquet.",
-    "scans": "List the scans of a site, with their numbers.",
-    "compare": "Compare the URLs of a site with a list, another site, or two scans.",
-    "changes": "Print what was added, changed and removed.",
-    "robots": "Print the stored robots.txt of a site, and how it changed.",
-    "problems": "List the stored problems in a site's sitemaps.",
-    "jobs": "Manage jobs: list, show, watch, retry, cancel.",
-    "scheduler": "Control the scheduler: run-once, status.",
-    "webhooks": "Manage webhooks: create, list, show, change, test, replay, and more.",
-    "keys": "Manage access keys: create, list, revoke, reset, generate.",
-    "audit": "List the audit trail: who changed what.",
-    "db": "Manage the database: upgrade, current, backup, restore, upgrade-server.",
-    "doctor": "Check the setup and say what to do.",
-    "config": "Show the settings and the source of each value.",
-    "help": "Show help for a command, as --help does.",
+
+class Listed(NamedTuple):
+    """A command in the help; `module` is its module in `commands` if that has another name."""
+
+    line: str
+    module: str | None = None
+
+
+# The commands by the headings of the help.
+HELP = {
+    "Start": {
+        "scan": Listed("Read the sitemaps of a site now, without a database."),
+        "demo": Listed("Scan small demo sites on this machine."),
+        "serve": Listed("Serve the API and run queued jobs."),
+        "worker": Listed("Run queued jobs without serving the API."),
+    },
+    "Sites and URLs": {
+        "domains": Listed("Manage sites: add, list, show, tag, pause, resume, release, remove."),
+        "urls": Listed("List the stored URLs of a site, or search all sites."),
+        "changes": Listed("Print what was added, changed and removed."),
+        "export": Listed("Export stored URLs or changes as CSV, JSON Lines or Parquet."),
+    },
+    "Operate": {
+        "jobs": Listed("Manage jobs: list, show, watch, retry, cancel."),
+        "doctor": Listed("Check the setup and say what to do."),
+    },
+    "More": {
+        "sitemaps": Listed("List the stored sitemaps of a site."),
+        "sections": Listed("Count the URLs of a site by section or month.", "sitemaps"),
+        "robots": Listed("Print the stored robots.txt of a site, and how it changed.", "sitemaps"),
+        "scans": Listed("List the scans of a site, with their numbers."),
+        "problems": Listed("List the stored problems in a site's sitemaps.", "scans"),
+        "compare": Listed("Compare the URLs of a site with a list, another site, or two scans."),
+        "webhooks": Listed("Manage webhooks: create, list, show, change, test, replay, and more."),
+        "keys": Listed("Manage access keys: create, list, revoke, reset, generate."),
+        "audit": Listed("List the audit trail: who changed what.", "keys"),
+        "scheduler": Listed("Control the scheduler: run-once, status."),
+        "db": Listed("Manage the database: upgrade, current, backup, restore, upgrade-server."),
+        "config": Listed("Show the settings and the source of each value."),
+        "help": Listed("Show help for a command, as --help does.", "config"),
+    },
 }
-# Commands that share a module with another; there they are called `<name>_app`.
-SHARED_MODULES = {
-    "audit": "keys",
-    "help": "config",
-    "problems": "scans",
-    "robots": "sitemaps",
-    "sections": "sitemaps",
-}
+COMMANDS = {name: listed for section in HELP.values() for name, listed in section.items()}
 # The library names this one error of its tree, and gives its parent no name.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -70,8 +74,8 @@ class CommandTree(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        for name, line in COMMANDS.items():
-            self.add_command(TyperCommand(name, help=line, rich_markup_mode=None))
+        for name, listed in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=listed.line, rich_markup_mode=None))
         _name_values(self)
 
     def resolve_command(self, *arguments: Any) -> Any:
@@ -79,9 +83,19 @@ class CommandTree(TyperGroup):
         name, _, rest = super().resolve_command(*arguments)
         return name, load_command(name) if name else None, rest
 
-    def get_params(self, *arguments: Any) -> Any:
-        """The options before the command."""
-        return plain_parameters(super().get_params, *arguments)
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the commands under their headings, all in the same columns."""
+        width = max(map(len, COMMANDS))
+        for heading, names in HELP.items():
+            rows = [
+                (
+                    name.ljust(width),
+                    self.commands[name].get_short_help_str(formatter.width - width - 6),
+                )
+                for name in names
+            ]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
 
     def parse_args(self, *arguments: Any) -> Any:
         """Read the options before the command."""
@@ -105,42 +119,27 @@ class CommandTree(TyperGroup):
 
 @contextmanager
 def _plain_usage_errors() -> Iterator[None]:
-    """Shorten typer's usage errors; if stderr is JSON, report them as an object."""
     try:
         yield
-    except typer.BadParameter as error:
-        from siteatlas.cli.terminal.errors import usage_message
-
-        error.message = usage_message(error)
-        _exit_with_json_usage_error(error)
-        raise
     except USAGE_ERROR as error:
-        _exit_with_json_usage_error(error)
+        from siteatlas.cli.terminal.errors import report_usage_error
+
+        report_usage_error(error)
         raise
-
-
-def _exit_with_json_usage_error(error: Any) -> None:
-    """If stderr is JSON, report a usage error of the command tree as an object and exit."""
-    from siteatlas.cli.terminal.errors import keep_to_json, print_error_message
-    from siteatlas.errors import InputError
-    from siteatlas.logs import stderr_is_json
-
-    keep_to_json()
-    if stderr_is_json():
-        message = error.format_message() or "Missing command."
-        print_error_message(InputError.code, message, "List the commands: siteatlas help")
-        raise typer.Exit(error.exit_code)
 
 
 def load_command(name: str) -> TyperCommand | TyperGroup:
-    """Import the module of a command and build it."""
+    """Import the module of a command and build it.
+
+    Its typer app is called `app` in the module of its name, and `<name>_app` in another.
+    """
     is_startup = not gc.isenabled()
     # What is imported stays; looking for garbage in between takes a tenth of the startup.
     gc.disable()
     try:
-        module = import_module(f"siteatlas.cli.commands.{SHARED_MODULES.get(name, name)}")
-        app_name = f"{name}_app" if name in SHARED_MODULES else "app"
-        command_app: typer.Typer = getattr(module, app_name)
+        shared = COMMANDS[name].module
+        module = import_module(f"siteatlas.cli.commands.{shared or name}")
+        command_app: typer.Typer = getattr(module, f"{name}_app" if shared else "app")
     finally:
         if is_startup:
             # Otherwise the first collection visits all of it, which takes another tenth.
@@ -154,9 +153,9 @@ def load_command(name: str) -> TyperCommand | TyperGroup:
 
 
 def _tidy_help(command: Any) -> None:
-    """Name arguments in usage lines as other programs do; completion belongs to the root alone."""
-    command.params = [p for p in command.params if p.name not in COMPLETION_OPTIONS]
-    command.get_params = partial(plain_parameters, command.get_params)
+    # Completion belongs to the root alone.
+    completion = {"install_completion", "show_completion"}
+    command.params = [p for p in command.params if p.name not in completion]
     _name_values(command)
     for inner in getattr(command, "commands", {}).values():
         _tidy_help(inner)
@@ -167,25 +166,25 @@ def _name_values(command: Any) -> None:
     for parameter in command.params:
         if isinstance(parameter, TyperArgument):
             parameter.get_usage_pieces = partial(_argument_usage, parameter)  # type: ignore[method-assign]
-            parameter.display_type_rich = _no_type  # type: ignore[method-assign]
+            parameter.display_type_rich = lambda ctx: ""  # type: ignore[method-assign] # noqa: ARG005
         elif isinstance(parameter, TyperOption):
             written = parameter.display_type_rich
             parameter.display_type_rich = partial(_value_name, written)  # type: ignore[method-assign]
 
 
-def _no_type(ctx: Any) -> str:  # noqa: ARG001 typer passes it by name
-    """The type of an argument in the help of a command: none is shown."""
-    return ""
-
-
-def _value_name(written: Callable[..., str | None], ctx: Any) -> str:
-    """The name of an option's value in the help of a command, such as N or TEXT."""
-    name = written(ctx=ctx) or ""
-    return VALUE_NAMES.get(name, name.removeprefix("<").removesuffix(">"))
+def _value_name(written: Any, ctx: Any) -> str:
+    match written(ctx=ctx) or "":
+        case "<int>" | "<int range>":
+            return "N"
+        case "<float>" | "<float range>":
+            return "NUMBER"
+        case "<str>":
+            return "TEXT"
+        case name:
+            return str(name).removeprefix("<").removesuffix(">")
 
 
 def _argument_usage(argument: TyperArgument, _context: Any) -> list[str]:
-    """An argument in the usage line of a command in the tree; brackets if it is optional."""
     name = argument.display_name_raw + ("..." if argument.nargs != 1 else "")
     return [name if argument.required else f"[{name}]"]
 

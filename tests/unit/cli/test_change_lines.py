@@ -11,8 +11,8 @@ import typer
 
 from siteatlas.catalog.change_feed import ChangeView
 from siteatlas.catalog.robots import RobotsChange, RobotsText
+from siteatlas.cli.terminal.filters import MOMENT_FORMS, parse_moment
 from siteatlas.cli.terminal.lines import ChangeLines
-from siteatlas.cli.terminal.options import FORMS, parse_moment
 from siteatlas.processor.publication import robots_event_data
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -186,7 +186,7 @@ def test_moments_are_understood_as_people_type_them(text: str, expected: datetim
     [
         ("2026-13-45", "there is no such date: 2026-13-45."),
         ("2026-01-31T25:00", "there is no such time: 2026-01-31T25:00."),
-        ("tomorrow", f"'tomorrow' is none of these: {FORMS}."),
+        ("tomorrow", f"'tomorrow' is none of these: {MOMENT_FORMS}."),
     ],
 )
 def test_a_date_that_does_not_exist_is_called_that(text: str, message: str):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.cli.terminal.options import alternatives, complete_choice, counted
+from siteatlas.cli.terminal.options import alternatives, complete_choice
+from siteatlas.cli.terminal.output import counted
 from siteatlas.storage.models import JobStatus
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from siteatlas import __version__
 from siteatlas.cli.main import COMMANDS, app, load_command
-from siteatlas.cli.terminal.options import FORMS
+from siteatlas.cli.terminal.filters import MOMENT_FORMS
 
 HEAVY = {
     *("sqlalchemy", "alembic", "asyncpg", "pydantic", "fastapi", "aiohttp", "lxml", "rich"),
@@ -26,10 +26,14 @@ def runner() -> CliRunner:
     return CliRunner()
 
 
-def test_the_help_lists_every_command(runner: CliRunner):
+def test_the_help_lists_every_command_once_ten_of_them_before_more(runner: CliRunner):
     result = runner.invoke(app, ["--help"])
     assert result.exit_code == 0
-    assert all(f"\n  {name} " in result.output for name in COMMANDS)
+    listed = re.findall(r"^  (\w+) +[A-Z]", result.output.partition("Start:\n")[2], re.MULTILINE)
+    assert listed == list(COMMANDS)
+    first, _, more = result.output.partition("\nMore:\n")
+    assert "\n  doctor " in first
+    assert more.startswith(f"  {listed[10]} ")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -111,8 +115,8 @@ def test_a_wrong_rule_for_private_addresses_is_named(runner: CliRunner):
         ("compare a.example --from abc", "'--from': 'abc' is not a whole number."),
         ("webhooks test abc", "'ID': 'abc' is not a UUID."),
         ("changes --since 2026-13-45", "'--since': there is no such date: 2026-13-45."),
-        ("webhooks replay ID --since soon", f"'--since': 'soon' is none of these: {FORMS}."),
-        ("changes --since tomorrow", f"'--since': 'tomorrow' is none of these: {FORMS}."),
+        ("webhooks replay ID --since soon", f"'--since': 'soon' is none of these: {MOMENT_FORMS}."),
+        ("changes --since tomorrow", f"'--since': 'tomorrow' is none of these: {MOMENT_FORMS}."),
         ("urls --has x", "'--has': x: use some of images, news, video, alternates."),
         ("scan a.example --format x", "'--format': 'x' is not one of 'table',"),
     ],

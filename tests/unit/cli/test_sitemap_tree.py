@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from siteatlas.cli.scan.output import tree_text
-from siteatlas.cli.terminal.options import counted
+from siteatlas.cli.terminal.output import counted
 from siteatlas.scanner.report import ScanReport, SitemapSeen
 
 

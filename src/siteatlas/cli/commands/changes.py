@@ -26,20 +26,22 @@ from siteatlas.catalog.publications import latest_changes
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened, warn_without_worker
 from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.filters import (
+    MOMENT_FORMS,
+    KindsOption,
+    parse_kinds,
+    parse_time,
+    require_reached,
+    typed_moment,
+)
 from siteatlas.cli.terminal.lines import ChangeLines, StyledLine
 from siteatlas.cli.terminal.options import (
-    FORMS,
     AllOption,
     CursorOption,
-    KindsOption,
     LimitOption,
     OptionalSiteArgument,
     TagFilterOption,
-    parse_kinds,
-    parse_time,
     refuse_site_with_tag,
-    require_reached,
-    typed_moment,
 )
 from siteatlas.cli.terminal.output import (
     is_terminal,
@@ -95,8 +97,8 @@ def changes(
         typer.Option(
             metavar="WHEN",
             parser=typed_moment,
-            help=f"Only changes since: {FORMS}. Default: the newest changes; with --follow now; "
-            f"with --format csv or jsonl {USUAL_SINCE}.",
+            help=f"Only changes since: {MOMENT_FORMS}. Default: the newest changes; with --follow "
+            f"now; with --format csv or jsonl {USUAL_SINCE}.",
         ),
     ] = None,
     kinds: KindsOption = None,

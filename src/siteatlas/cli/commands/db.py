@@ -13,8 +13,14 @@ from siteatlas.access.audit import record_command
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
-from siteatlas.cli.terminal.options import JsonOption, counted
-from siteatlas.cli.terminal.output import is_terminal, print_message, write_details, write_json
+from siteatlas.cli.terminal.options import JsonOption
+from siteatlas.cli.terminal.output import (
+    counted,
+    is_terminal,
+    print_message,
+    write_details,
+    write_json,
+)
 from siteatlas.errors import DatabaseError, InputError
 from siteatlas.queue.operator_actions import refuse_while_workers_run, requeue_restored_jobs
 from siteatlas.settings import Settings

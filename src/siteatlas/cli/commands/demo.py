@@ -29,12 +29,12 @@ from siteatlas.cli.hosting.connections import base_url, listen
 from siteatlas.cli.hosting.server import Service
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.errors import INTERRUPTED, run
-from siteatlas.cli.terminal.options import counted
 from siteatlas.cli.terminal.output import (
     Column,
     ColumnKind,
     can_show_progress,
     cell_text,
+    counted,
     percent,
     print_message,
     write_table,

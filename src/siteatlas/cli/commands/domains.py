@@ -42,9 +42,7 @@ from siteatlas.cli.terminal.options import (
     ListJsonOption,
     SiteArgument,
     TagFilterOption,
-    TagsOption,
     YesOption,
-    counted,
     require_confirmation,
     site_in_line,
 )
@@ -53,6 +51,7 @@ from siteatlas.cli.terminal.output import (
     Column,
     ColumnKind,
     ListFormat,
+    counted,
     print_message,
     write_details,
     write_json,
@@ -383,7 +382,10 @@ def add(
         int | None,
         typer.Option(min=1, max=MAX_PAGES, help="Maximum number of URLs stored per scan."),
     ] = None,
-    tag: TagsOption = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", metavar="TAG", help="Tag to add to the sites. Repeatable."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Watch sites: scan each one now, then at regular intervals.

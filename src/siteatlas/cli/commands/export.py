@@ -15,7 +15,7 @@ from siteatlas.catalog.url_lists import ListingState, UrlFilter, require_sitemap
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
-from siteatlas.cli.terminal.options import (
+from siteatlas.cli.terminal.filters import (
     AtOption,
     ContainsOption,
     ExactUrlOption,
@@ -25,16 +25,18 @@ from siteatlas.cli.terminal.options import (
     KindsOption,
     LastmodFromOption,
     LastmodToOption,
-    OptionalSiteArgument,
     PrefixOption,
     SitemapOption,
     StateOption,
-    TagFilterOption,
     parse_extras,
     parse_kinds,
-    refuse_site_with_tag,
     require_possible,
     require_reached,
+)
+from siteatlas.cli.terminal.options import (
+    OptionalSiteArgument,
+    TagFilterOption,
+    refuse_site_with_tag,
 )
 from siteatlas.cli.terminal.output import is_terminal, print_message, write_bytes
 from siteatlas.errors import InputError, OutputFailed

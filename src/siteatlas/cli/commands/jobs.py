@@ -27,14 +27,12 @@ from siteatlas.cli.terminal.options import (
     FailOn,
     FailOnOption,
     FormatOption,
-    JobArgument,
     JsonOption,
     LimitOption,
     ListJsonOption,
     TagFilterOption,
     alternatives,
     complete_choice,
-    counted,
 )
 from siteatlas.cli.terminal.output import (
     WIDE,
@@ -42,6 +40,7 @@ from siteatlas.cli.terminal.output import (
     ColumnKind,
     ListFormat,
     cell_text,
+    counted,
     is_terminal,
     percent,
     print_message,
@@ -274,6 +273,8 @@ SHAPE: TableLayout[JobView] = TableLayout(
     record=JobView,
 )
 app = typer.Typer(help="Manage jobs.", no_args_is_help=True, rich_markup_mode=None)
+
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Number or UUID of the job.")]
 
 
 @app.command("list")

@@ -56,8 +56,8 @@ from siteatlas.cli.scan.runner import (
 )
 from siteatlas.cli.terminal.context import current, prepare, say_less, say_more
 from siteatlas.cli.terminal.errors import INTERRUPTED, quiet_interrupts, run, stop_on_signals, trace
-from siteatlas.cli.terminal.options import STDIN, FailOn, FailOnOption, counted
-from siteatlas.cli.terminal.output import is_terminal, print_message
+from siteatlas.cli.terminal.options import STDIN, FailOn, FailOnOption
+from siteatlas.cli.terminal.output import counted, is_terminal, print_message
 from siteatlas.errors import InputError, OutputClosed, PartialScan
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.scanner.crawl.readers import ReaderPool

@@ -27,30 +27,31 @@ from siteatlas.catalog.url_lists import (
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
-from siteatlas.cli.terminal.lines import UNKNOWN_SITEMAP, listed_value
-from siteatlas.cli.terminal.options import (
-    AllOption,
+from siteatlas.cli.terminal.filters import (
     AtOption,
     ContainsOption,
-    CursorOption,
     ExactUrlOption,
     FirstSeenFromOption,
     FirstSeenToOption,
     HasOption,
     LastmodFromOption,
     LastmodToOption,
-    LimitOption,
-    ListJsonOption,
-    OptionalSiteArgument,
     PrefixOption,
     SitemapOption,
     StateOption,
-    TagFilterOption,
-    given_options,
     parse_extras,
-    refuse_site_with_tag,
     require_possible,
     require_reached,
+)
+from siteatlas.cli.terminal.lines import UNKNOWN_SITEMAP, listed_value
+from siteatlas.cli.terminal.options import (
+    AllOption,
+    CursorOption,
+    LimitOption,
+    ListJsonOption,
+    OptionalSiteArgument,
+    TagFilterOption,
+    refuse_site_with_tag,
 )
 from siteatlas.cli.terminal.output import (
     WIDE,
@@ -253,11 +254,21 @@ def urls(
 
 def _require_plain_history(context: typer.Context, format: UrlFormat) -> None:
     """Refuse options that do not apply to `--history`, which prints text or JSON."""
-    given = given_options(context)
+    given = _given_options(context)
     if format in (UrlFormat.TABLE, UrlFormat.JSON):
         given.pop("format", None)
     if refused := [given[name] for name in given if name not in HISTORY_OPTIONS]:
         raise InputError(f"These do not apply to --history: {', '.join(refused)}.")
+
+
+def _given_options(context: typer.Context) -> dict[str, str]:
+    given = {}
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name) if option.name else None
+        # By name: typer does not export the type.
+        if option.param_type_name == "option" and source and source.name == "COMMANDLINE":
+            given[str(option.name)] = option.opts[0]
+    return given
 
 
 def _show_history(site: str | None, url: str, *, as_json: bool) -> None:

@@ -26,8 +26,8 @@ from siteatlas.catalog.webhooks import (
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import keep_to_json, print_error_with_advice, run, trace
+from siteatlas.cli.terminal.filters import MOMENT_FORMS, require_reached, typed_moment
 from siteatlas.cli.terminal.options import (
-    FORMS,
     AllOption,
     CursorOption,
     FormatOption,
@@ -36,8 +36,6 @@ from siteatlas.cli.terminal.options import (
     ListJsonOption,
     YesOption,
     require_confirmation,
-    require_reached,
-    typed_moment,
 )
 from siteatlas.cli.terminal.output import (
     WIDE,
@@ -334,7 +332,7 @@ def replay_(
     webhook_id: WebhookArgument,
     since: Annotated[
         datetime,
-        typer.Option(metavar="WHEN", parser=typed_moment, help=f"From when: {FORMS}."),
+        typer.Option(metavar="WHEN", parser=typed_moment, help=f"From when: {MOMENT_FORMS}."),
     ],
     as_json: JsonOption = False,
 ) -> None:

@@ -15,8 +15,7 @@ from siteatlas.cli.scan.output import EntryFilter, unfetched_children
 from siteatlas.cli.terminal.context import current
 from siteatlas.cli.terminal.errors import advice_for, print_error_with_advice
 from siteatlas.cli.terminal.lines import ProblemLines, ShownProblem, meaning_of
-from siteatlas.cli.terminal.options import counted
-from siteatlas.cli.terminal.output import STATUS_STYLES, percent, print_message
+from siteatlas.cli.terminal.output import STATUS_STYLES, counted, percent, print_message
 from siteatlas.errors import AddressError, DnsError, EgressDenied, SiteatlasError
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import WEB_PORTS, EgressPolicy, Refusal, read_ip

@@ -24,13 +24,13 @@ from typing import Any, Protocol
 import orjson
 
 from siteatlas.aio import DaemonWorker
-from siteatlas.cli.terminal.options import counted
 from siteatlas.cli.terminal.output import (
     JSON_OPTIONS,
     WIDE,
     Column,
     ColumnKind,
     cell_text,
+    counted,
     json_bytes,
     output_line,
     plain_table,

@@ -9,10 +9,10 @@ import sys
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
+import typer
 from pydantic import ValidationError
-from typer import BadParameter
 
 from siteatlas.cli.terminal.context import current
 from siteatlas.cli.terminal.output import print_message, print_warning
@@ -25,6 +25,7 @@ from siteatlas.errors import (
     DomainNotFound,
     EgressDenied,
     EmbeddedServerUnavailable,
+    InputError,
     JobActive,
     JobNotFound,
     KeyNotFound,
@@ -141,10 +142,22 @@ def advice_for(error: SiteatlasError) -> str | None:
     return next(found, None)
 
 
-# Put by the library before the words of a choice that it does not know.
-MESSAGE_PREFIX = "Value error, "
+def report_usage_error(error: Any) -> None:
+    """Shorten a usage error of typer; if stderr is JSON, report it as an object and exit.
+
+    Otherwise the caller raises it again, and typer prints it below the usage line.
+    """
+    if isinstance(error, typer.BadParameter):
+        error.message = usage_message(error)
+    keep_to_json()
+    if stderr_is_json():
+        message = error.format_message() or "Missing command."
+        print_error_message(InputError.code, message, "List the commands: siteatlas help")
+        raise typer.Exit(error.exit_code)
+
+
 # By the type of pydantic's error; the names are those of its context, and the value.
-MESSAGES = {
+USAGE_MESSAGES = {
     "int_parsing": "'{input}' is not a whole number.",
     "int_parsing_size": "'{input}' is too large.",
     "float_parsing": "'{input}' is not a number.",
@@ -157,14 +170,14 @@ MESSAGES = {
 }
 
 
-def usage_message(error: BadParameter) -> str:
+def usage_message(error: typer.BadParameter) -> str:
     """What is wrong with a value, without the words of the validation library."""
     cause = error.__cause__
     if isinstance(cause, ValidationError):
         (first, *_) = cause.errors()
-        if form := MESSAGES.get(first["type"]):
+        if form := USAGE_MESSAGES.get(first["type"]):
             return form.format(input=first["input"], **first.get("ctx", {}))
-    return error.message.removeprefix(MESSAGE_PREFIX)
+    return error.message.removeprefix("Value error, ")
 
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)

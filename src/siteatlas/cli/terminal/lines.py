@@ -6,15 +6,17 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from siteatlas.catalog.change_feed import ChangeView
-from siteatlas.cli.terminal.options import counted
-from siteatlas.cli.terminal.output import cell_text
+from siteatlas.cli.terminal.output import cell_text, counted
 from siteatlas.cli.terminal.tables import relative_time, shorten_middle
 from siteatlas.errors import error_classes
 from siteatlas.scanner.events import ProblemSample
 from siteatlas.scanner.problem_codes import meaning_of_problem
+
+if TYPE_CHECKING:
+    # `siteatlas scan` prints problems with this module, and runs without the database.
+    from siteatlas.catalog.change_feed import ChangeView
 
 MIN_ADDRESS_WIDTH = 16
 INDENT = "      "

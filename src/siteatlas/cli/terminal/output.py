@@ -128,6 +128,11 @@ def cell_text(value: object) -> str:
     return printable(str(value))
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 URL`, `1,200 URLs`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def percent(share: float) -> str:
     """A share between 0 and 1 for people."""
     return f"{share:.0%}"
