@@ -1,21 +1,28 @@
-"""Compares entries with stored URLs and adds those that must be written to a batch."""
+"""Compares the entries of a document with the stored ones; what must be written goes to a batch.
+
+`Comparison` classifies listed entries by their fingerprint and date. `conclude` adds what the end
+of a read says of the entries that it did not show. Only a complete read says anything of them, and
+nothing is removed here: they are marked as missing, and whether they were removed is decided when
+the scan is published. Entries of a window, which lists recent ones only, have expired; those of a
+document that was stored by an earlier version are brought up to date silently (decision 0035).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Sequence
+from itertools import islice
+from typing import NamedTuple
 
 import orjson
+from xxhash import xxh3_64_intdigest
 
 from siteatlas.catalog.url_copy import UrlColumns, date_numbers
-from siteatlas.catalog.urls import url_hashes
+from siteatlas.catalog.urls import SIGN_BIT, TWO_TO_64, signed64, url_hashes
 from siteatlas.catalog.write_batch import WriteBatch
 from siteatlas.processor.documents import OpenedScan, ScannedDocument
 from siteatlas.processor.entries import (
     READ_VERSION,
     EntryMemory,
-    Fingerprints,
-    LastmodTrust,
     ListedValues,
     Picked,
     UrlBreakdown,
@@ -70,9 +77,10 @@ class Comparison:
         _add_repeated(document, picked, all_columns, batch)
 
     def _columns_to_store(self, columns: EntryColumns) -> UrlColumns:
-        """The entries as they are stored."""
+        # Sorted keys, so that scanned and stored entries compare equal.
         extras = [
-            None if extra is None else _serialize_scanned_extras(extra) for extra in columns.extras
+            None if extra is None else orjson.dumps(extra, option=orjson.OPT_SORT_KEYS).decode()
+            for extra in columns.extras
         ]
         prints = self._fingerprints.fingerprint_entries(
             columns.changefreqs, columns.priorities, extras
@@ -105,18 +113,9 @@ def note_recognized(document: ScannedDocument, recognized: RecognizedEntries) ->
     document.must_read_again = document.must_read_again or picked.replaced
 
 
-def add_set_aside(document: ScannedDocument, batch: WriteBatch) -> None:
-    """Add the entries that waited for a later listing of their URL, when the document has ended."""
-    if document.set_aside:
-        rows = document.set_aside.values()
-        batch.changed_urls.append(document.id, UrlColumns.of_rows(rows))
-        document.set_aside = None
-
-
 def _add_repeated(
     document: ScannedDocument, picked: Picked, columns: UrlColumns, batch: WriteBatch
 ) -> None:
-    """Keep the latest of several listings of a URL."""
     if picked.set_aside or picked.settled:
         document.set_aside = aside = document.set_aside or {}
         for index in picked.set_aside:
@@ -132,38 +131,61 @@ def _add_repeated(
         document.note_repeated(columns.url[index])
 
 
-def _serialize_scanned_extras(extra: dict[str, Any]) -> str:
-    """Extras as JSON with sorted keys, so that scanned and stored entries compare equal."""
-    return orjson.dumps(extra, option=orjson.OPT_SORT_KEYS).decode()
+Kind = tuple[str | None, float | None]
 
 
-# Reasons for which children of an index may not have been reported.
-LIMITS = frozenset(
-    (
-        ProblemCode.DOCUMENT_LIMIT,
-        ProblemCode.DEPTH_LIMIT,
-        ProblemCode.CROSS_HOST_CAP,
-        ProblemCode.SITEMAPS_FILTERED,
-    )
-)
+class Fingerprints:
+    """A stable 64-bit hash of all values that are listed for a URL, except its date."""
+
+    def __init__(self) -> None:
+        self._plain = PlainFingerprints()
+
+    def fingerprint_entries(
+        self,
+        changefreqs: Sequence[str | None],
+        priorities: Sequence[float | None],
+        extras: Sequence[str | None],
+    ) -> list[int]:
+        """One fingerprint per scanned entry; `extras` are JSON texts.
+
+        Loops without helper functions, because they run for every listed URL.
+        """
+        plain = self._plain
+        kinds = zip(changefreqs, priorities, strict=True)
+        if extras.count(None) == len(extras):
+            if _are_equal(changefreqs) and _are_equal(priorities):
+                return [plain[kind] for kind in islice(kinds, 1)] * len(extras)
+            return [plain[kind] for kind in kinds]
+        digest = xxh3_64_intdigest
+        texts = [
+            None if extra is None else f"{_plain_text(kind)}{extra}"
+            for kind, extra in zip(zip(changefreqs, priorities, strict=True), extras, strict=True)
+        ]
+        return [
+            plain[kind]
+            if text is None
+            else (h - TWO_TO_64 if (h := digest(text.encode())) >= SIGN_BIT else h)
+            for kind, text in zip(kinds, texts, strict=True)
+        ]
 
 
-def shows_all_children(event: DocumentClosed, reasons: Collection[str]) -> bool:
-    """Whether all that an index lists was reported; not after a limit, and not with a filter."""
-    return event.outcome is DocumentOutcome.COMPLETE and LIMITS.isdisjoint(reasons)
+class PlainFingerprints(dict[Kind, int]):
+    """Fingerprints of entries without extras. Few combinations occur, so each is hashed once."""
+
+    def __missing__(self, kind: Kind) -> int:
+        value = signed64(xxh3_64_intdigest(_plain_text(kind).encode()))
+        if len(self) < 4_096:
+            self[kind] = value
+        return value
 
 
-def is_silent(document: ScannedDocument, scan: OpenedScan) -> bool:
-    """Whether changes of the entries of a document are not reported.
-
-    Before the first complete scan of its site, and if another version has stored it.
-    """
-    return not scan.has_baseline or was_read_by_another_version(document)
+def _plain_text(kind: Kind) -> str:
+    changefreq, priority = kind
+    return f"|{changefreq or ''}|{'' if priority is None else priority}|"
 
 
-def was_read_by_another_version(document: ScannedDocument) -> bool:
-    """Whether the stored entries cannot be compared with what this version reads."""
-    return document.last_read.read_version not in (None, READ_VERSION)
+def _are_equal(values: Sequence[object]) -> bool:
+    return not values or (values[0] == values[-1] and values.count(values[0]) == len(values))
 
 
 def conclude(
@@ -183,17 +205,20 @@ def conclude(
         "url_count": memory.listed_count,
         "missing_count": memory.missing_count,
     }
-    _keep_breakdown(document, event)
-    if event.outcome is DocumentOutcome.COMPLETE:
+    is_complete = event.outcome is DocumentOutcome.COMPLETE
+    if is_complete or document.last_read.read_version is None:
+        breakdown = document.breakdown
+        document.changes["url_breakdown"] = {} if breakdown is None else breakdown.stored()
+    if is_complete:
         _conclude_complete(document, memory, event, scan, batch)
 
 
-def _keep_breakdown(document: ScannedDocument, event: DocumentClosed) -> None:
-    """Store how the entries of a read are distributed, if it is complete or the best so far."""
-    is_best = document.last_read.read_version is None or event.outcome is DocumentOutcome.COMPLETE
-    if is_best:
-        breakdown = document.breakdown
-        document.changes["url_breakdown"] = {} if breakdown is None else breakdown.stored()
+def add_set_aside(document: ScannedDocument, batch: WriteBatch) -> None:
+    """Add the entries that waited for a later listing of their URL, when the document has ended."""
+    if document.set_aside:
+        rows = document.set_aside.values()
+        batch.changed_urls.append(document.id, UrlColumns.of_rows(rows))
+        document.set_aside = None
 
 
 def _conclude_complete(
@@ -203,7 +228,6 @@ def _conclude_complete(
     scan: OpenedScan,
     batch: WriteBatch,
 ) -> None:
-    """What follows from a document that was read to its end."""
     last = document.last_read
     document.changes |= {
         "read_version": READ_VERSION,
@@ -218,7 +242,6 @@ def _conclude_complete(
 
 
 def _judge_dates(document: ScannedDocument, memory: EntryMemory, batch: WriteBatch) -> None:
-    """Decide whether the dates of a document that was read to its end are trusted."""
     last = document.last_read
     before = LastmodTrust(last.lastmod_trusted, last.lastmod_streak)
     dated, moved = memory.dated, memory.moved
@@ -232,13 +255,61 @@ def _judge_dates(document: ScannedDocument, memory: EntryMemory, batch: WriteBat
         batch.distrusted.append(document.id)
 
 
+class LastmodTrust(NamedTuple):
+    """Whether dates are trusted, and how many reads in a row have spoken for the opposite.
+
+    Some generators write the time of generation into every entry. Where nearly all dates move and
+    nothing else does, a date says nothing about its page.
+    """
+
+    trusted: bool = True
+    streak: int = 0
+
+    def after_read(self, *, dated: int, moved: int) -> LastmodTrust:
+        """The trust after a complete read.
+
+        `dated` entries had a date; of `moved` ones nothing but the date had changed.
+        """
+        all_moved = dated >= 20 and moved >= 0.9 * dated
+        few_moved = moved < 0.1 * dated
+        if not (all_moved if self.trusted else few_moved):
+            return LastmodTrust(self.trusted, 0)
+        # One read of this kind may be a coincidence, two in a row are not.
+        if self.streak + 1 < 2:
+            return LastmodTrust(self.trusted, self.streak + 1)
+        return LastmodTrust(not self.trusted, 0)
+
+
 def _add_unseen(
     document: ScannedDocument, memory: EntryMemory, event: DocumentClosed, batch: WriteBatch
 ) -> None:
-    """Add the stored entries that a complete read did not show to the batch."""
     if event.is_window or was_read_by_another_version(document):
         batch.expired.append(document.id, memory.unseen())
         document.changes |= {"url_count": len(memory), "missing_count": 0}
     else:
         batch.missing.append(document.id, memory.newly_missing())
         document.changes["missing_count"] = memory.listed_count - len(memory)
+
+
+def is_silent(document: ScannedDocument, scan: OpenedScan) -> bool:
+    """Whether changes of the entries of a document are not reported.
+
+    Before the first complete scan of its site, and if another version has stored it.
+    """
+    return not scan.has_baseline or was_read_by_another_version(document)
+
+
+def was_read_by_another_version(document: ScannedDocument) -> bool:
+    """Whether the stored entries cannot be compared with what this version reads."""
+    return document.last_read.read_version not in (None, READ_VERSION)
+
+
+def shows_all_children(event: DocumentClosed, reasons: Collection[str]) -> bool:
+    """Whether all that an index lists was reported; not after a limit, and not with a filter."""
+    limits = {
+        ProblemCode.DOCUMENT_LIMIT,
+        ProblemCode.DEPTH_LIMIT,
+        ProblemCode.CROSS_HOST_CAP,
+        ProblemCode.SITEMAPS_FILTERED,
+    }
+    return event.outcome is DocumentOutcome.COMPLETE and limits.isdisjoint(reasons)

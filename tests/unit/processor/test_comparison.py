@@ -12,9 +12,9 @@ import pytest
 from siteatlas.catalog.url_copy import ROW_SIZE, date_numbers
 from siteatlas.catalog.urls import LoadedEntries, url_hash
 from siteatlas.catalog.write_batch import WriteBatch
-from siteatlas.processor.comparison import Comparison, add_set_aside
+from siteatlas.processor.comparison import Comparison, Fingerprints, add_set_aside
 from siteatlas.processor.documents import ScannedDocument
-from siteatlas.processor.entries import EntryMemory, Fingerprints, MemoryBudget, StoredEntries
+from siteatlas.processor.entries import EntryMemory, MemoryBudget, StoredEntries
 from siteatlas.scanner.events import DiscoveryMethod, EntryColumns
 
 URL = "https://a.example/page"

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from siteatlas.catalog.url_copy import NO_DATE, date_numbers
-from siteatlas.processor.entries import READ_VERSION, Fingerprints, text_numbers
+from siteatlas.processor.comparison import Fingerprints
+from siteatlas.processor.entries import READ_VERSION, text_numbers
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from siteatlas.catalog.url_copy import NO_DATE
-from siteatlas.processor.entries import SAMPLE_SIZE, DateSample, LastmodTrust
+from siteatlas.processor.comparison import LastmodTrust
+from siteatlas.processor.entries import SAMPLE_SIZE, DateSample
 
 
 def after(*reads: tuple[int, int], trust: LastmodTrust | None = None) -> LastmodTrust:
