@@ -1,6 +1,10 @@
 """The settings of one process: a frozen object that declares every value, its default and limits.
 
-`settings_loading.py` reads the values. No other module reads the environment.
+`load_settings` reads them once, with the origin of each value. Precedence: flag, environment,
+`siteatlas.toml`, default. No other module reads the environment.
+
+The type of a setting converts text, or a value of a TOML file, and raises ValueError with what it
+expects; `load_settings` names the setting that is invalid.
 """
 
 from __future__ import annotations
@@ -20,9 +24,13 @@ from urllib.parse import urlsplit
 
 from siteatlas.errors import ConfigurationError
 
+SETTINGS_FILE = "siteatlas.toml"
 MAX_PORT = 65535
-NAME_SERVER = re.compile(r"(?P<host>[0-9.]+|\[[^\]]+\])(?::(?P<port>[0-9]{1,5}))?")
-WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?")
+MIN_INTERVAL_HOURS = 0.016
+MAX_INTERVAL_HOURS = 8760
+# URLs that one scan stores, at most.
+MAX_PAGES = 50_000_000
+DEFAULT_MAX_ATTEMPTS = 5
 
 
 class Secret:
@@ -32,7 +40,6 @@ class Secret:
         self._text = text
 
     def get_secret_value(self) -> str:
-        """The text itself."""
         return self._text
 
     def __repr__(self) -> str:
@@ -70,10 +77,7 @@ class NumberLimits:
 
 
 class Integer(NumberLimits):
-    """A whole number."""
-
     def convert(self, value: object) -> int:
-        """Convert the value of a setting to an integer within its limits."""
         number = _integer(value)
         self.check(number)
         return number
@@ -83,7 +87,6 @@ class Number(NumberLimits):
     """A number, with or without a fraction."""
 
     def convert(self, value: object) -> float:
-        """Convert the value of a setting to a float within its limits."""
         number = _number(value)
         self.check(number)
         return number
@@ -122,7 +125,6 @@ class FilePath:
     """A path in the file system, which need not exist."""
 
     def convert(self, value: object) -> Path:
-        """Convert the value of a setting to a path."""
         if isinstance(value, (str, Path)):
             return Path(str(value).strip())
         raise ValueError("it must be a path")
@@ -143,6 +145,112 @@ class Choice:
 
 
 SettingType = Integer | Number | Text | SecretText | FilePath | Choice
+WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?")
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, str):
+        if WHOLE_NUMBER.fullmatch(value.strip()) is None:
+            raise ValueError("it must be a whole number")
+        try:
+            return int(value.strip().partition(".")[0])
+        except ValueError as error:
+            raise ValueError("it has too many digits") from error
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError("it must be a finite number")
+        if not value.is_integer():
+            raise ValueError("it must be a whole number")
+    if isinstance(value, (int, float)):
+        return int(value)
+    raise ValueError("it must be a whole number")
+
+
+def _number(value: object) -> float:
+    if isinstance(value, (int, float)):
+        return float(value)
+    if not isinstance(value, str):
+        raise ValueError("it must be a number")  # noqa: TRY004 the caller names it
+    try:
+        # Digits of other scripts are more often a mistake than a number.
+        return float(value.encode("ascii"))
+    except ValueError as error:
+        raise ValueError("it must be a number") from error
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError("it must be text")
+
+
+def plain_characters(text: str) -> str:
+    """The value of a text setting, if an HTTP header can hold it; ValueError otherwise."""
+    if text.isascii() and text.isprintable():
+        return text
+    raise ValueError("only ASCII letters, digits, spaces and punctuation are allowed")
+
+
+NAME_SERVER = re.compile(r"(?P<host>[0-9.]+|\[[^\]]+\])(?::(?P<port>[0-9]{1,5}))?")
+
+
+def name_server_list(text: str) -> str:
+    """The value of a text setting, if it lists IP addresses, with or without ports."""
+    for server in filter(None, map(str.strip, text.split(","))):
+        match = NAME_SERVER.fullmatch(server)
+        host, port = (match["host"], int(match["port"] or 53)) if match else (server, 53)
+        try:
+            ip_address(host.strip("[]"))
+            if not 0 < port <= MAX_PORT:
+                raise ValueError
+        except ValueError as error:
+            raise ValueError(
+                f"{server!r} is not an IP address; "
+                "write 192.0.2.53, 192.0.2.53:5353 or [2001:db8::1]"
+            ) from error
+    return text
+
+
+def web_origin(text: str) -> str:
+    """The value of a text setting, if it is empty or the origin of a web site."""
+    parts = urlsplit(text)
+    origin = text.rstrip("/")
+    is_web = parts.scheme in {"http", "https"} and parts.hostname
+    if not text or (is_web and origin == f"{parts.scheme}://{parts.netloc}"):
+        return origin
+    raise ValueError("it must be an origin such as https://siteatlas.example.com, without a path")
+
+
+def web_origins(text: str) -> str:
+    """The value of a text setting, if it lists origins of web sites; as browsers write them."""
+    return ",".join(web_origin(part) for part in map(str.strip, text.lower().split(",")) if part)
+
+
+def network_list(text: str) -> str:
+    """The value of a text setting, if it lists IP addresses or networks."""
+    for part in filter(None, map(str.strip, text.split(","))):
+        try:
+            ip_network(part)
+        except ValueError as error:
+            raise ValueError(f"{part!r} is neither an IP address nor a network") from error
+    return text
+
+
+def default_data_dir(environment: Mapping[str, str] | None = None) -> Path:
+    """Where the embedded server keeps its files; for root, a directory other users can reach."""
+    environment = os.environ if environment is None else environment
+    system = Path("/var/lib/siteatlas")
+    if os.geteuid() == 0:
+        return system
+    if environment.get("XDG_DATA_HOME") and sys.platform != "darwin":
+        return Path(environment["XDG_DATA_HOME"]) / "siteatlas"
+    try:
+        home = Path.home()
+    except RuntimeError:  # a user id of a container, without an entry in the user database
+        return system
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support" / "siteatlas"
+    return home / ".local" / "share" / "siteatlas"
 
 
 class Declaration:
@@ -167,109 +275,15 @@ def setting(
     return field(default=default, default_factory=factory, metadata=declaration)
 
 
-def plain_characters(text: str) -> str:
-    """The value of a text setting, if an HTTP header can hold it; ValueError otherwise."""
-    if text.isascii() and text.isprintable():
-        return text
-    raise ValueError("only ASCII letters, digits, spaces and punctuation are allowed")
-
-
-def name_server_list(text: str) -> str:
-    """The value of a text setting, if it lists IP addresses, with or without ports."""
-    for server in filter(None, map(str.strip, text.split(","))):
-        match = NAME_SERVER.fullmatch(server)
-        host, port = (match["host"], int(match["port"] or 53)) if match else (server, 53)
-        try:
-            ip_address(host.strip("[]"))
-            if not 0 < port <= MAX_PORT:
-                raise ValueError
-        except ValueError as error:
-            raise ValueError(
-                f"{server!r} is not an IP address; "
-                "write 192.0.2.53, 192.0.2.53:5353 or [2001:db8::1]"
-            ) from error
-    return text
-
-
-def _text(value: object) -> str:
-    """The value of a setting as a string; ValueError for another type."""
-    if isinstance(value, str):
-        return value
-    raise ValueError("it must be text")
-
-
-def _integer(value: object) -> int:
-    """The value of a setting as an integer; ValueError if it has a fraction or is no number."""
-    if isinstance(value, str):
-        if WHOLE_NUMBER.fullmatch(value.strip()) is None:
-            raise ValueError("it must be a whole number")
-        return _parse_digits(value.strip().partition(".")[0])
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError("it must be a finite number")
-        if not value.is_integer():
-            raise ValueError("it must be a whole number")
-    if isinstance(value, (int, float)):
-        return int(value)
-    raise ValueError("it must be a whole number")
-
-
-def _parse_digits(digits: str) -> int:
-    """Parse the digits of an integer setting; ValueError if there are too many."""
-    try:
-        return int(digits)
-    except ValueError as error:
-        raise ValueError("it has too many digits") from error
-
-
-def _number(value: object) -> float:
-    """The value of a setting as a float; ValueError if it is no number."""
-    if isinstance(value, (int, float)):
-        return float(value)
-    if not isinstance(value, str):
-        raise ValueError("it must be a number")  # noqa: TRY004 the caller names it
-    try:
-        # Digits of other scripts are more often a mistake than a number.
-        return float(value.encode("ascii"))
-    except ValueError as error:
-        raise ValueError("it must be a number") from error
-
-
-def web_origin(text: str) -> str:
-    """The value of a text setting, if it is empty or the origin of a web site."""
-    parts = urlsplit(text)
-    plain = text.rstrip("/")
-    if not text or (
-        parts.scheme in {"http", "https"} and parts.hostname and plain == _origin(text)
-    ):
-        return plain
-    raise ValueError("it must be an origin such as https://siteatlas.example.com, without a path")
-
-
-def _origin(text: str) -> str:
-    """Scheme, host and port of a URL as written."""
-    parts = urlsplit(text)
-    return f"{parts.scheme}://{parts.netloc}"
-
-
-def web_origins(text: str) -> str:
-    """The value of a text setting, if it lists origins of web sites; as browsers write them."""
-    return ",".join(web_origin(part) for part in map(str.strip, text.lower().split(",")) if part)
-
-
-def network_list(text: str) -> str:
-    """The value of a text setting, if it lists IP addresses or networks."""
-    for part in filter(None, map(str.strip, text.split(","))):
-        try:
-            ip_network(part)
-        except ValueError as error:
-            raise ValueError(f"{part!r} is neither an IP address nor a network") from error
-    return text
+RETENTION_DAYS = Number(above=0, greatest=36_500)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessSettings:
-    """The settings that decide who may enter; part of `Settings`."""
+class Settings:
+    """Every setting, its default and its limits. Each names its environment variable.
+
+    `load_settings` checks values; code that creates the object must pass valid ones.
+    """
 
     admin_key_file: Path | None = setting(
         FilePath(),
@@ -342,48 +356,11 @@ class AccessSettings:
         description="Maximum number of pending jobs per user. Not in local mode.",
     )
     keep_audit_days: float = setting(
-        Number(above=0, greatest=36_500),
+        RETENTION_DAYS,
         365,
         env="SITEATLAS_KEEP_AUDIT_DAYS",
         description="Number of days to keep the audit trail.",
     )
-
-
-SETTINGS_FILE = "siteatlas.toml"
-MIN_INTERVAL_HOURS = 0.016
-MAX_INTERVAL_HOURS = 8760
-# URLs that one scan stores, at most.
-MAX_PAGES = 50_000_000
-DEFAULT_MAX_ATTEMPTS = 5
-SYSTEM_DATA_DIR = Path("/var/lib/siteatlas")
-
-
-def default_data_dir(environment: Mapping[str, str] | None = None) -> Path:
-    """Where the embedded server keeps its files; for root, a directory other users can reach."""
-    environment = os.environ if environment is None else environment
-    if os.geteuid() == 0:
-        return SYSTEM_DATA_DIR
-    if environment.get("XDG_DATA_HOME") and sys.platform != "darwin":
-        return Path(environment["XDG_DATA_HOME"]) / "siteatlas"
-    try:
-        home = Path.home()
-    except RuntimeError:  # a user id of a container, without an entry in the user database
-        return SYSTEM_DATA_DIR
-    if sys.platform == "darwin":
-        return home / "Library" / "Application Support" / "siteatlas"
-    return home / ".local" / "share" / "siteatlas"
-
-
-RETENTION_DAYS = Number(above=0, greatest=36_500)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(AccessSettings):
-    """Every setting, its default and its limits. Each names its environment variable.
-
-    `load_settings` checks values; code that creates the object must pass valid ones.
-    """
-
     database_url: Secret | None = setting(
         SecretText(),
         None,
@@ -733,7 +710,6 @@ def wanted_log_format() -> str:
 
 
 def _read_settings_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
-    """Read the settings file, a TOML file; refuse unknown settings."""
     if not path.is_file():
         if must_exist:
             raise ConfigurationError(f"There is no settings file at {path}.")
@@ -749,7 +725,6 @@ def _read_settings_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
 
 
 def _convert_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
-    """Convert the values of settings to their types; the error says which one is invalid."""
     converted: dict[str, Any] = {}
     for name, value in values.items():
         try:
@@ -764,17 +739,12 @@ def unusable_setting(field: str, origin: str, reason: str) -> ConfigurationError
     return ConfigurationError(f"{environment_name(field)} (from {origin}) is invalid: {reason}")
 
 
-PASSWORD = re.compile(r"(://[^:@/?]*):.*@")
-# Some proxies take a key in the place of the user name.
-CREDENTIALS = re.compile(r"://.*@")
-PASSWORD_IN_QUERY = re.compile(r"(?i)([?&][a-z_]*password=)[^&]*")
-
-
 def displayed_value(name: str, value: object) -> str | int | float | None:
     """The value of a setting as `siteatlas config show` and the dashboard show it."""
     if isinstance(value, Secret):
         shown = masked_url(value.get_secret_value())
-        return CREDENTIALS.sub("://***@", shown) if name == "proxy" else shown
+        # Some proxies take a key in the place of the user name.
+        return re.sub(r"://.*@", "://***@", shown) if name == "proxy" else shown
     if value is None or isinstance(value, (int, float)):
         return value
     return str(value)
@@ -784,4 +754,5 @@ def masked_url(url: str) -> str:
     """A URL with its password masked; an invalid URL is hidden."""
     if "://" not in url:
         return "***"
-    return PASSWORD_IN_QUERY.sub(r"\1***", PASSWORD.sub(r"\1:***@", url))
+    url = re.sub(r"(://[^:@/?]*):.*@", r"\1:***@", url)
+    return re.sub(r"(?i)([?&][a-z_]*password=)[^&]*", r"\1***", url)
