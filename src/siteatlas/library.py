@@ -2,7 +2,6 @@
 
 `scan` is for asynchronous programs, `scan_sync` for all others. Both read only as fast as the
 caller iterates, stop when the caller stops, and report what could not be read.
-`library_arguments` checks their arguments.
 """
 
 from __future__ import annotations
@@ -47,131 +46,6 @@ from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import listed_texts
 from siteatlas.scanner.report import ReportBuilder, ScanReport
 
-MAX_USER_AGENT_CHARS = 400
-ALLOW_WORDS = "allow must be a list of strings such as '127.0.0.1:8000'."
-
-Probe = Literal["auto", "full"]
-
-
-@dataclass(frozen=True, slots=True)
-class ScanCall:
-    """The checked arguments of a call of `scan` or `scan_sync`."""
-
-    address: WebAddress
-    policy: EgressPolicy
-    options: ScanOptions
-    user_agent: str
-    strict: bool
-
-    @property
-    def report_name(self) -> str:
-        """The name of the site in the report of `scan` and `scan_sync`."""
-        return self.address.domain if self.address.is_site_root else self.address.url
-
-    @property
-    def expected_reasons(self) -> set[str]:
-        """Why the result of `scan` and `scan_sync` may be partial as the caller requested it."""
-        expected: set[str] = set()
-        if self.options.max_urls is not None:
-            expected.add(UrlLimitReached.code)
-        if self.options.child_filter is not None:
-            expected.add(ProblemCode.SITEMAPS_FILTERED.value)
-        return expected
-
-
-def check_call(
-    site: str,
-    *,
-    only: bool,
-    max_urls: int | None,
-    allow: Iterable[str],
-    user_agent: str,
-    probe: Probe,
-    strict: bool,
-    sitemaps: Iterable[str],
-    skip_sitemaps: Iterable[str],
-    sitemaps_since: date | None,
-) -> ScanCall:
-    """Check the arguments of `scan` or `scan_sync`; raise InputError for invalid ones."""
-    _check_arguments(site, max_urls, probe)
-    _check_boolean_arguments(only=only, strict=strict)
-    _check_user_agent(user_agent)
-    address = parse_site(site)
-    policy = _parse_allow_argument(allow)
-    policy.check(address)
-    if only and address.is_site_root:
-        raise InputError("only=True needs the address of a sitemap, not of a site.")
-    document = address.url if only else None
-    child_filter = ChildFilter.of(
-        _check_patterns("sitemaps", sitemaps),
-        _check_patterns("skip_sitemaps", skip_sitemaps),
-        _check_since(sitemaps_since),
-    )
-    options = ScanOptions(
-        max_urls=max_urls, probe=probe, only_document=document, child_filter=child_filter
-    )
-    return ScanCall(address, policy, options, user_agent, strict)
-
-
-def _check_arguments(site: object, max_urls: int | None, probe: object) -> None:
-    """Refuse arguments of `scan` and `scan_sync` that no type checker saw."""
-    if not isinstance(site, str):
-        raise InputError("site must be a string such as 'example.com'.")
-    if max_urls is not None and (type(max_urls) is not int or max_urls < 1):
-        raise InputError("max_urls must be a positive integer, or None.")
-    if probe not in get_args(Probe):
-        raise InputError("probe must be 'auto' or 'full'.")
-
-
-def _check_boolean_arguments(**flags: object) -> None:
-    """Refuse flags of `scan` and `scan_sync` that are not booleans."""
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise InputError(f"{name} must be True or False.")
-
-
-def _check_user_agent(user_agent: object) -> None:
-    """Refuse a `user_agent` argument of `scan` and `scan_sync` that no header can hold."""
-    if not isinstance(user_agent, str) or not user_agent.strip():
-        raise InputError("user_agent must be a string such as 'my-program/1.0 (me@example.com)'.")
-    if len(user_agent) > MAX_USER_AGENT_CHARS:
-        raise InputError(f"user_agent must have at most {MAX_USER_AGENT_CHARS} characters.")
-    if not (user_agent.isascii() and user_agent.isprintable()):
-        raise InputError("user_agent must be ASCII, on one line and without control characters.")
-
-
-def _check_patterns(name: str, patterns: object) -> list[str]:
-    """The patterns of an argument of `scan` and `scan_sync`; a single one may be a string."""
-    listed = [patterns] if isinstance(patterns, str) else patterns
-    texts = list(listed) if isinstance(listed, Iterable) else [None]
-    found = [text for text in texts if isinstance(text, str)]
-    if len(found) != len(texts):
-        raise InputError(f"{name} must be a list of strings such as '*/blog-*'.")
-    return found
-
-
-def _check_since(since: object) -> datetime | None:
-    """The `sitemaps_since` argument of `scan` and `scan_sync` as a time; a date is its midnight."""
-    if since is None or isinstance(since, datetime):
-        return since
-    if not isinstance(since, date):
-        raise InputError("sitemaps_since must be a date or a datetime, or None.")
-    return datetime(since.year, since.month, since.day, tzinfo=UTC)
-
-
-def _parse_allow_argument(allow: object) -> EgressPolicy:
-    entries = [allow] if isinstance(allow, str) else allow
-    if not isinstance(entries, Iterable):
-        raise InputError(ALLOW_WORDS)
-    texts = list(entries)
-    if not all(isinstance(text, str) for text in texts):
-        raise InputError(ALLOW_WORDS)
-    try:
-        return EgressPolicy().with_allowed(*texts)
-    except ConfigurationError as error:
-        raise InputError(f"allow: {error.message}") from error
-
-
 __all__ = [
     "AsyncScan",
     "Entry",
@@ -182,7 +56,9 @@ __all__ = [
     "scan_sync",
 ]
 
-MAX_QUEUED_EVENTS = 4
+MAX_USER_AGENT_CHARS = 400
+
+Probe = Literal["auto", "full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,60 +72,6 @@ class Entry:
     extras: Mapping[str, Any] | None
     sitemap: str
     lastmod_text: str | None = None
-
-
-class PartialScanWarning(UserWarning):
-    """Some sitemaps of the site could not be read completely; `report` says which."""
-
-    def __init__(self, report: ScanReport) -> None:
-        super().__init__(_partial_scan_message(report))
-        self.report = report
-
-
-class AsyncScan(AsyncIterable[Entry]):
-    """The entries of a scan that is read with `async for`, and its report."""
-
-    def __init__(self, call: ScanCall) -> None:
-        self._builder = ReportBuilder(call.report_name)
-        self._entries = _scan_entries(call, self._builder)
-
-    @property
-    def report(self) -> ScanReport:
-        """What was read so far; `status` is `processing` until the last entry was returned."""
-        return self._builder.report
-
-    def __aiter__(self) -> AsyncIterator[Entry]:
-        return self._entries
-
-    def __anext__(self) -> Awaitable[Entry]:
-        return anext(self._entries)
-
-    async def aclose(self) -> None:
-        """End the scan of this library call, if it still runs."""
-        await self._entries.aclose()
-
-
-class SyncScan(Iterable[Entry]):
-    """The entries of a scan that is read with `for`, and its report."""
-
-    def __init__(self, call: ScanCall) -> None:
-        self._builder = ReportBuilder(call.report_name)
-        self._entries = _scan_sync_entries(call, self._builder)
-
-    @property
-    def report(self) -> ScanReport:
-        """What was read so far; `status` is `processing` until the last entry was returned."""
-        return self._builder.report
-
-    def __iter__(self) -> Iterator[Entry]:
-        return self._entries
-
-    def __next__(self) -> Entry:
-        return next(self._entries)
-
-    def close(self) -> None:
-        """End the scan, if it still runs."""
-        self._entries.close()
 
 
 def scan(
@@ -325,18 +147,61 @@ def scan_sync(
     )
 
 
-# All scans of one event loop share their politeness.
-_politeness = LoopLocal(Politeness)
+class AsyncScan(AsyncIterable[Entry]):
+    """The entries of a scan that is read with `async for`, and its report."""
+
+    def __init__(self, call: ScanCall) -> None:
+        self._builder = ReportBuilder(call.report_name)
+        self._entries = _scan_entries(call, self._builder)
+
+    @property
+    def report(self) -> ScanReport:
+        """What was read so far; `status` is `processing` until the last entry was returned."""
+        return self._builder.report
+
+    def __aiter__(self) -> AsyncIterator[Entry]:
+        return self._entries
+
+    def __anext__(self) -> Awaitable[Entry]:
+        return anext(self._entries)
+
+    async def aclose(self) -> None:
+        """End the scan of this library call, if it still runs."""
+        await self._entries.aclose()
 
 
-def _scan_events(call: ScanCall) -> AsyncGenerator[ScanEvent, None]:
-    """The scanner events of one call of `scan` or `scan_sync`."""
-    analyzer = SitemapAnalyzer(call.policy, _politeness.get(), user_agent=call.user_agent)
-    return analyzer.scan(call.address, call.options)
+class SyncScan(Iterable[Entry]):
+    """The entries of a scan that is read with `for`, and its report."""
+
+    def __init__(self, call: ScanCall) -> None:
+        self._builder = ReportBuilder(call.report_name)
+        self._entries = _scan_sync_entries(call, self._builder)
+
+    @property
+    def report(self) -> ScanReport:
+        """What was read so far; `status` is `processing` until the last entry was returned."""
+        return self._builder.report
+
+    def __iter__(self) -> Iterator[Entry]:
+        return self._entries
+
+    def __next__(self) -> Entry:
+        return next(self._entries)
+
+    def close(self) -> None:
+        """End the scan, if it still runs."""
+        self._entries.close()
+
+
+class PartialScanWarning(UserWarning):
+    """Some sitemaps of the site could not be read completely; `report` says which."""
+
+    def __init__(self, report: ScanReport) -> None:
+        super().__init__(f"The scan of {report.site} is partial: {', '.join(report.reasons)}.")
+        self.report = report
 
 
 async def _scan_entries(call: ScanCall, builder: ReportBuilder) -> AsyncGenerator[Entry, None]:
-    """The entries that `scan` returns; each event is also added to its report."""
     with _report_outcome(builder):
         async with aclosing(_scan_events(call)) as events:
             async for event in events:
@@ -348,18 +213,31 @@ async def _scan_entries(call: ScanCall, builder: ReportBuilder) -> AsyncGenerato
 
 
 def _scan_sync_entries(call: ScanCall, builder: ReportBuilder) -> Generator[Entry, None, None]:
-    """The entries that `scan_sync` returns; each event is also added to its report."""
     with _report_outcome(builder), closing(_ThreadedScan(call)) as reading:
-        for event in reading.thread_events():
+        for event in reading.events():
             builder.observe(event)
             if isinstance(event, EntriesRead):
                 yield from _entries_of_event(event)
     _check_complete(call, builder.report)
 
 
+# All scans of one event loop share their politeness.
+_politeness = LoopLocal(Politeness)
+
+
+def _scan_events(call: ScanCall) -> AsyncGenerator[ScanEvent, None]:
+    analyzer = SitemapAnalyzer(call.policy, _politeness.get(), user_agent=call.user_agent)
+    return analyzer.scan(call.address, call.options)
+
+
+def _entries_of_event(event: EntriesRead) -> list[Entry]:
+    columns = event.columns
+    texts = listed_texts(columns.lastmods, columns.listed_lastmods())
+    return list(starmap(Entry, columns.rows(repeat(event.url, len(columns)), texts)))
+
+
 @contextmanager
 def _report_outcome(builder: ReportBuilder) -> Iterator[None]:
-    """Record in the report of `scan` or `scan_sync` how the block ended."""
     try:
         yield
     except SiteatlasError as error:
@@ -381,22 +259,11 @@ def _check_complete(call: ScanCall, report: ScanReport) -> None:
     """
     if set(report.reasons) <= call.expected_reasons:
         return
+    warning = PartialScanWarning(report)
     if call.strict:
-        raise PartialScan(_partial_scan_message(report), report=report)
+        raise PartialScan(str(warning), report=report)
     # Past the generator, to the line that reads it.
-    warnings.warn(PartialScanWarning(report), stacklevel=3)
-
-
-def _partial_scan_message(report: ScanReport) -> str:
-    """The message of `PartialScan` and `PartialScanWarning`."""
-    return f"The scan of {report.site} is partial: {', '.join(report.reasons)}."
-
-
-def _entries_of_event(event: EntriesRead) -> list[Entry]:
-    """The entries that `scan` and `scan_sync` return for one scanner event."""
-    columns = event.columns
-    texts = listed_texts(columns.lastmods, columns.listed_lastmods())
-    return list(starmap(Entry, columns.rows(repeat(event.url, len(columns)), texts)))
+    warnings.warn(warning, stacklevel=3)
 
 
 class _ThreadedScan:
@@ -405,42 +272,38 @@ class _ThreadedScan:
     def __init__(self, call: ScanCall) -> None:
         self._call = call
         self._found: SimpleQueue[ScanEvent | BaseException | None] = SimpleQueue()
-        self._room = asyncio.Semaphore(MAX_QUEUED_EVENTS)
+        self._room = asyncio.Semaphore(4)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run_thread, name="siteatlas-scan", daemon=True)
         self._thread.start()
 
-    def thread_events(self) -> Iterator[ScanEvent]:
-        """The events from the thread of `scan_sync`; raises the error that ended the scan."""
+    def events(self) -> Iterator[ScanEvent]:
         while (found := self._found.get()) is not None:
             if isinstance(found, BaseException):
                 raise found
-            self._call_in_scan_thread(self._room.release)
+            self._call_in_loop(self._room.release)
             yield found
 
     def close(self) -> None:
-        """Stop the scan of `scan_sync` and wait for its thread."""
         self._started.wait()
         if self._task is not None:
-            self._call_in_scan_thread(self._task.cancel)
+            self._call_in_loop(self._task.cancel)
         # At the end of the interpreter the thread stands still and would never be joined.
         if not sys.is_finalizing():
             self._thread.join()
 
-    def _call_in_scan_thread(self, callback: Callable[[], object]) -> None:
-        """Call a function in the event loop of the thread of `scan_sync`."""
+    def _call_in_loop(self, callback: Callable[[], object]) -> None:
         # The loop is closed if the scan has already ended.
         with suppress(RuntimeError):
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(callback)
 
     def _run_thread(self) -> None:
-        """The thread of `scan_sync`: run the scan and pass on its events and its error."""
         end: BaseException | None = None
         try:
-            asyncio.run(self._produce_thread_events())
+            asyncio.run(self._produce_events())
         except asyncio.CancelledError:
             pass
         except BaseException as error:  # noqa: BLE001 it is raised where the events are read
@@ -449,10 +312,116 @@ class _ThreadedScan:
             self._started.set()
             self._found.put(end)
 
-    async def _produce_thread_events(self) -> None:
+    async def _produce_events(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         self._started.set()
         async with aclosing(_scan_events(self._call)) as events:
             async for event in events:
                 await self._room.acquire()
                 self._found.put(event)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanCall:
+    """The checked arguments of a call of `scan` or `scan_sync`."""
+
+    address: WebAddress
+    policy: EgressPolicy
+    options: ScanOptions
+    user_agent: str
+    strict: bool
+
+    @property
+    def report_name(self) -> str:
+        """The name of the site in the report of `scan` and `scan_sync`."""
+        return self.address.domain if self.address.is_site_root else self.address.url
+
+    @property
+    def expected_reasons(self) -> set[str]:
+        """Why the result of `scan` and `scan_sync` may be partial as the caller requested it."""
+        expected: set[str] = set()
+        if self.options.max_urls is not None:
+            expected.add(UrlLimitReached.code)
+        if self.options.child_filter is not None:
+            expected.add(ProblemCode.SITEMAPS_FILTERED.value)
+        return expected
+
+
+def check_call(
+    site: str,
+    *,
+    only: bool,
+    max_urls: int | None,
+    allow: Iterable[str],
+    user_agent: str,
+    probe: Probe,
+    strict: bool,
+    sitemaps: Iterable[str],
+    skip_sitemaps: Iterable[str],
+    sitemaps_since: date | None,
+) -> ScanCall:
+    """Check the arguments of `scan` or `scan_sync`; raise InputError for invalid ones."""
+    _check_types(site, max_urls, probe, only=only, strict=strict)
+    _check_user_agent(user_agent)
+    address = parse_site(site)
+    policy = _allow_policy(allow)
+    policy.check(address)
+    if only and address.is_site_root:
+        raise InputError("only=True needs the address of a sitemap, not of a site.")
+    document = address.url if only else None
+    child_filter = ChildFilter.of(
+        _text_list("sitemaps", sitemaps, "*/blog-*"),
+        _text_list("skip_sitemaps", skip_sitemaps, "*/blog-*"),
+        _since_time(sitemaps_since),
+    )
+    options = ScanOptions(
+        max_urls=max_urls, probe=probe, only_document=document, child_filter=child_filter
+    )
+    return ScanCall(address, policy, options, user_agent, strict)
+
+
+def _check_types(site: object, max_urls: int | None, probe: object, **flags: object) -> None:
+    if not isinstance(site, str):
+        raise InputError("site must be a string such as 'example.com'.")
+    if max_urls is not None and (type(max_urls) is not int or max_urls < 1):
+        raise InputError("max_urls must be a positive integer, or None.")
+    if probe not in get_args(Probe):
+        raise InputError("probe must be 'auto' or 'full'.")
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise InputError(f"{name} must be True or False.")
+
+
+def _check_user_agent(user_agent: object) -> None:
+    if not isinstance(user_agent, str) or not user_agent.strip():
+        raise InputError("user_agent must be a string such as 'my-program/1.0 (me@example.com)'.")
+    if len(user_agent) > MAX_USER_AGENT_CHARS:
+        raise InputError(f"user_agent must have at most {MAX_USER_AGENT_CHARS} characters.")
+    if not (user_agent.isascii() and user_agent.isprintable()):
+        raise InputError("user_agent must be ASCII, on one line and without control characters.")
+
+
+def _text_list(name: str, given: object, example: str) -> list[str]:
+    listed = [given] if isinstance(given, str) else given
+    texts = list(listed) if isinstance(listed, Iterable) else [None]
+    found = [text for text in texts if isinstance(text, str)]
+    if len(found) != len(texts):
+        raise InputError(f"{name} must be a list of strings such as '{example}'.")
+    return found
+
+
+def _since_time(since: object) -> datetime | None:
+    """A date is its midnight."""
+    if since is None or isinstance(since, datetime):
+        return since
+    if not isinstance(since, date):
+        raise InputError("sitemaps_since must be a date or a datetime, or None.")
+    return datetime(since.year, since.month, since.day, tzinfo=UTC)
+
+
+def _allow_policy(allow: object) -> EgressPolicy:
+    hosts = _text_list("allow", allow, "127.0.0.1:8000")
+    try:
+        return EgressPolicy().with_allowed(*hosts)
+    except ConfigurationError as error:
+        raise InputError(f"allow: {error.message}") from error

@@ -1,4 +1,11 @@
-"""A running scan and its documents, as the recorder knows them between two writes."""
+"""The documents of a running scan, as the recorder and the scanner know them.
+
+`DocumentRegistry` finds the document of a URL; of those that wait or have been read it keeps only
+the ids. `OpenDocuments` are those that are read at the moment, with what is stored of their entries:
+usually that is loaded in the background once a document is opened, but before that if the document
+was read earlier, so that the scanner can recognize the entries that have not changed.
+`build_scan_memory` tells the scanner what is stored, so that it may send conditional requests.
+"""
 
 from __future__ import annotations
 
@@ -52,87 +59,8 @@ from siteatlas.storage.models import SitemapScanState, SitemapStatus
 from siteatlas.storage.session import get_job_session
 from siteatlas.text import unaltered
 
-ARRAYS = 16
-LOW_BITS = (1 << 64) - 1
-
-
-class _IdleRows:
-    """Columns sorted by hash: hash, both halves of the id, and whether the document is fresh."""
-
-    def __init__(self) -> None:
-        self.hashes = array("q")
-        self.columns = (array("Q"), array("Q"), array("b"))
-
-    def find_document(self, key: int) -> int | None:
-        """The position of an idle document of the running job, by the hash of its URL."""
-        return index_of(self.hashes, key)
-
-    def insert_document(self, key: int, values: tuple[int, int, int]) -> None:
-        """Insert an idle document of the running job, in the order of URL hashes."""
-        position = bisect_left(self.hashes, key)
-        self.hashes.insert(position, key)
-        for column, value in zip(self.columns, values, strict=True):
-            column.insert(position, value)
-
-    def delete_document(self, position: int) -> None:
-        """Delete a document that is no longer idle: the running job reads it now."""
-        del self.hashes[position]
-        for column in self.columns:
-            del column[position]
-
-
-class IdleDocuments:
-    """A map from hashes of URLs to ids, each with a flag whether this scan found the document."""
-
-    def __init__(self) -> None:
-        self._rows = [_IdleRows() for _ in range(ARRAYS)]
-
-    def __len__(self) -> int:
-        return sum(len(rows.hashes) for rows in self._rows)
-
-    def __contains__(self, key: int) -> bool:
-        return self._rows_of_document(key).find_document(key) is not None
-
-    def add(self, key: int, document_id: UUID, *, fresh: bool) -> None:
-        """Add a document; it replaces another one with the same hash."""
-        self.take(key)
-        number = document_id.int
-        self._rows_of_document(key).insert_document(key, (number >> 64, number & LOW_BITS, fresh))
-
-    def id_of(self, key: int) -> UUID | None:
-        """The id of a document, if it is here."""
-        rows = self._rows_of_document(key)
-        position = rows.find_document(key)
-        return None if position is None else _idle_document_id(rows, position)
-
-    def take(self, key: int) -> tuple[UUID, bool] | None:
-        """Remove a document; return its id and whether it is fresh, None if it is not here."""
-        rows = self._rows_of_document(key)
-        position = rows.find_document(key)
-        if position is None:
-            return None
-        taken = _idle_document_id(rows, position), bool(rows.columns[2][position])
-        rows.delete_document(position)
-        return taken
-
-    def _rows_of_document(self, key: int) -> _IdleRows:
-        """The part of the idle documents of the running job in which a URL hash is kept."""
-        return self._rows[key & ARRAYS - 1]
-
-
-def _idle_document_id(rows: _IdleRows, position: int) -> UUID:
-    """The id of an idle document of the running job, joined from its two halves."""
-    high, low, _ = rows.columns
-    return UUID(int=high[position] << 64 | low[position])
-
-
-def short_id(document_id: UUID) -> int:
-    """The last half of an id as a signed number: enough to tell the documents of a scan apart."""
-    return int.from_bytes(document_id.bytes[8:], signed=True)
-
-
 MAX_VALIDATOR_CHARS = 1_024
-EXTRA_FLAGS = {"images": "has_images", "videos": "has_videos", "news": "has_news"}
+DOCUMENTS_PER_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +163,12 @@ class ScannedDocument:
             }
         if event.type is not None:
             self.changes["type"] = event.type.value
-        if _has_new_validators(event) and not self.must_read_again:
+        # Whether the stored entries are those of the content that has these validators.
+        has_content = (
+            event.outcome is DocumentOutcome.COMPLETE
+            or event.unchanged_by is UnchangedBy.CONTENT_HASH
+        )
+        if has_content and not self.must_read_again:
             self.changes |= {
                 "etag": unaltered(event.validators.etag, MAX_VALIDATOR_CHARS),
                 "last_modified": unaltered(event.validators.last_modified, MAX_VALIDATOR_CHARS),
@@ -249,7 +182,6 @@ class ScannedDocument:
         self.child_ids += child_id.bytes
 
     def listed_children(self) -> list[UUID]:
-        """The ids of the documents that an index lists."""
         ids = bytes(self.child_ids or b"")
         return [UUID(bytes=ids[first : first + 16]) for first in range(0, len(ids), 16)]
 
@@ -258,7 +190,6 @@ class ScannedDocument:
         self.loading = asyncio.create_task(steps, name=f"load {self.id}")
 
     async def wait_loaded(self) -> None:
-        """Wait until what is stored of the document is loaded."""
         if self.loading is not None:
             await self.loading
             self.loading = None
@@ -288,7 +219,8 @@ class ScannedDocument:
     def flag_extras(self, extras: Iterable[Mapping[str, Any] | None]) -> None:
         """Set the flags of the stored document for the kinds of extras that its entries have."""
         keys = {key for extra in extras if extra for key in extra}
-        self.changes |= {flag: True for key, flag in EXTRA_FLAGS.items() if key in keys}
+        flags = {"images": "has_images", "videos": "has_videos", "news": "has_news"}
+        self.changes |= {flag: True for key, flag in flags.items() if key in keys}
 
     def drop_result(self) -> None:
         """Drop how the reading ended, once it has been written."""
@@ -323,17 +255,9 @@ class ScannedDocument:
         ]
 
     def _problem_counts(self) -> dict[str, int]:
-        """Counts to store: problems the scanner found, and those found in comparison."""
         assert self.closed is not None
         compared = self.tally.counts() if self.tally else {}
         return {**self.closed.problems, **compared}
-
-
-def _has_new_validators(event: DocumentClosed) -> bool:
-    """Whether a document has the content that its validators and its hash are of."""
-    return (
-        event.outcome is DocumentOutcome.COMPLETE or event.unchanged_by is UnchangedBy.CONTENT_HASH
-    )
 
 
 class DocumentRegistry:
@@ -350,7 +274,6 @@ class DocumentRegistry:
         self.learn(known)
 
     def learn(self, known: Iterable[KnownSitemap]) -> None:
-        """Add stored documents."""
         for sitemap in known:
             requested_url = sitemap.requested_url or sitemap.url
             document = ScannedDocument(
@@ -376,12 +299,10 @@ class DocumentRegistry:
         return found
 
     def id_of(self, url: str) -> UUID | None:
-        """The id of the document of a URL, if there is one."""
         found = self._by_url.get(url)
         return self._idle.id_of(url_hash(url)) if found is None else found.id
 
     def knows(self, url: str) -> bool:
-        """Whether there is a document of this URL."""
         return url in self._by_url or url_hash(url) in self._idle
 
     def listed(self, url: str, method: DiscoveryMethod) -> ScannedDocument:
@@ -419,12 +340,10 @@ class DocumentRegistry:
                 self._forget_if_idle(document)
 
     def _keep(self, document: ScannedDocument) -> ScannedDocument:
-        """Index a scanned document by its URL and its id."""
         self._by_url[document.url] = self._by_id[document.id] = document
         return document
 
     def _redirect(self, requested_url: str, document: ScannedDocument) -> None:
-        """Index a document by one more URL, replacing the document that was listed under it."""
         replaced = self.find(requested_url)
         if replaced is not None and replaced is not document and replaced.url == requested_url:
             self._by_id.pop(replaced.id, None)
@@ -432,14 +351,12 @@ class DocumentRegistry:
         self._by_url[document.url] = self._by_url[requested_url] = document
 
     def _forget_if_idle(self, document: ScannedDocument) -> None:
-        """Replace a scanned document that is idle by its id, which takes less memory."""
         if document.is_idle:
             del self._by_url[document.url], self._by_id[document.id]
             self._idle.add(url_hash(document.url), document.id, fresh=document.fresh)
 
 
 def _listed_document(url: str, document_id: UUID, *, fresh: bool) -> ScannedDocument:
-    """A document that an index lists and that has a row."""
     return ScannedDocument(
         id=document_id,
         url=url,
@@ -450,216 +367,76 @@ def _listed_document(url: str, document_id: UUID, *, fresh: bool) -> ScannedDocu
     )
 
 
-DOCUMENTS_PER_PAGE = 100
-# Addresses of one site have most of their text in common, so the fastest level suffices.
-COMPRESSION_LEVEL = 1
+class IdleDocuments:
+    """A map from hashes of URLs to ids, each with a flag whether this scan found the document.
 
-
-class PagedDocument(NamedTuple):
-    """A stored document, with the date that an index lists for it.
-
-    `known` is what the scanner may know of it, None if that is nothing. `children` are the numbers
-    of the documents that an index lists, in the order in which they are added.
+    A scan may list thousands of documents and take hours to read them; here each takes 25 bytes.
     """
-
-    url: str
-    requested_url: str
-    lastmod: datetime | None
-    known: KnownDocument | None
-    children: Sequence[int] = ()
-
-
-class KnownPages(Mapping[str, KnownDocument]):
-    """The known documents of one site, by requested and by final URL. `add` all, then `index`."""
 
     def __init__(self) -> None:
-        self._pages: list[bytes] = []
-        self._last: tuple[int, list[Any]] = (-1, [])
-        self._unsorted: list[tuple[int, bool, int]] = []
-        self._hashes = array("q")
-        self._numbers = array("L")
+        self._rows = [_IdleRows() for _ in range(16)]
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return sum(len(rows.hashes) for rows in self._rows)
 
-    def __iter__(self) -> Iterator[str]:
-        for number in range(len(self._pages)):
-            for url, requested_url, _, values, _ in self._page(number):
-                if values is not None:
-                    yield from dict.fromkeys((url, requested_url))
+    def __contains__(self, key: int) -> bool:
+        return self._rows_of(key).find(key) is not None
 
-    def __getitem__(self, url: str) -> KnownDocument:
-        index = index_of(self._hashes, url_hash(url))
-        if index is None:
-            raise KeyError(url)
-        final_url, requested_url, _, values, children = self._record(self._numbers[index])
-        if url not in (final_url, requested_url):
-            raise KeyError(url)
-        return _unpacked(final_url, values)._replace(children=tuple(self._links(children)))
+    def add(self, key: int, document_id: UUID, *, fresh: bool) -> None:
+        """Add a document; it replaces another one with the same hash."""
+        self.take(key)
+        number = document_id.int
+        self._rows_of(key).insert(key, (number >> 64, number & ((1 << 64) - 1), fresh))
 
-    def add(self, documents: Sequence[PagedDocument]) -> None:
-        """Add one page; all but the last have `DOCUMENTS_PER_PAGE` documents."""
-        first = len(self._pages) * DOCUMENTS_PER_PAGE
-        records = []
-        for number, one in enumerate(documents, start=first):
-            lastmod = one.lastmod and one.lastmod.isoformat()
-            values = None if one.known is None else _packed(one.known)
-            records.append((one.url, one.requested_url, lastmod, values, list(one.children)))
-            if values is not None:
-                self._unsorted.append((url_hash(one.url), False, number))
-                self._unsorted.append((url_hash(one.requested_url), True, number))
-        self._pages.append(zlib.compress(orjson.dumps(records), COMPRESSION_LEVEL))
+    def id_of(self, key: int) -> UUID | None:
+        rows = self._rows_of(key)
+        position = rows.find(key)
+        return None if position is None else _id_at(rows, position)
 
-    def index(self) -> None:
-        """Make the documents findable; a final address comes before a requested one."""
-        self._unsorted.sort()
-        for key, _, number in self._unsorted:
-            if not self._hashes or self._hashes[-1] != key:
-                self._hashes.append(key)
-                self._numbers.append(number)
-        self._unsorted = []
+    def take(self, key: int) -> tuple[UUID, bool] | None:
+        """Remove a document; return its id and whether it is fresh, None if it is not here."""
+        rows = self._rows_of(key)
+        position = rows.find(key)
+        if position is None:
+            return None
+        taken = _id_at(rows, position), bool(rows.columns[2][position])
+        rows.delete(position)
+        return taken
 
-    def _links(self, children: Sequence[int]) -> Iterator[ChildLink]:
-        """The documents with these numbers as an index lists them."""
-        for number in children:
-            _, requested_url, lastmod, _, _ = self._record(number)
-            yield ChildLink(requested_url, lastmod and datetime.fromisoformat(lastmod))
-
-    def _record(self, number: int) -> Any:
-        """What was added of one document."""
-        page, place = divmod(number, DOCUMENTS_PER_PAGE)
-        return self._page(page)[place]
-
-    def _page(self, number: int) -> list[Any]:
-        """A decompressed page; the last one is kept, since neighbours are often asked for."""
-        if self._last[0] != number:
-            self._last = number, orjson.loads(zlib.decompress(self._pages[number]))
-        return self._last[1]
+    def _rows_of(self, key: int) -> _IdleRows:
+        return self._rows[key & len(self._rows) - 1]
 
 
-def _packed(known: KnownDocument) -> list[Any]:
-    """A known document without its address and its children, as JSON can hold it."""
-    _, done, validators, _, *others = known
-    return [done, *validators, *others]
+class _IdleRows:
+    """Columns sorted by hash: hash, both halves of the id, and whether the document is fresh."""
+
+    def __init__(self) -> None:
+        self.hashes = array("q")
+        self.columns = (array("Q"), array("Q"), array("b"))
+
+    def find(self, key: int) -> int | None:
+        return index_of(self.hashes, key)
+
+    def insert(self, key: int, values: tuple[int, int, int]) -> None:
+        position = bisect_left(self.hashes, key)
+        self.hashes.insert(position, key)
+        for column, value in zip(self.columns, values, strict=True):
+            column.insert(position, value)
+
+    def delete(self, position: int) -> None:
+        del self.hashes[position]
+        for column in self.columns:
+            del column[position]
 
 
-def _unpacked(url: str, values: list[Any]) -> KnownDocument:
-    """A known document from what `_packed` returned."""
-    done, etag, last_modified, *others, kind = values
-    document_type = None if kind is None else SitemapType(kind)
-    fields: list[Any] = [url, done, Validators(etag, last_modified), (), *others, document_type]
-    return KnownDocument(*fields)
+def _id_at(rows: _IdleRows, position: int) -> UUID:
+    high, low, _ = rows.columns
+    return UUID(int=high[position] << 64 | low[position])
 
 
-# A document that only ever answers 304 is read in full every tenth time.
-MAX_NOT_MODIFIED = 9
-# Responses 304 of documents that had changed, after which none is believed any more.
-MAX_VALIDATOR_LIES = 2
-
-
-async def build_scan_memory(known: Mapping[UUID, KnownSitemap]) -> ScanMemory:
-    """What the scanner needs to know of the stored documents of a site."""
-    pages = KnownPages()
-    numbers = {sitemap_id: number for number, sitemap_id in enumerate(known)}
-    sitemaps = list(known.values())
-    for first in range(0, len(sitemaps), DOCUMENTS_PER_PAGE):
-        async with fair_loop().time_slice():
-            page = sitemaps[first : first + DOCUMENTS_PER_PAGE]
-            pages.add([_paged(sitemap, known, numbers) for sitemap in page])
-    pages.index()
-    return ScanMemory(pages)
-
-
-def _paged(
-    sitemap: KnownSitemap, known: Mapping[UUID, KnownSitemap], numbers: Mapping[UUID, int]
-) -> PagedDocument:
-    """A document with what the scanner needs to know of it."""
-    done = sitemap.state in DONE
-    children = [child for child in sitemap.children or () if child in known]
-    if done:
-        # A link may be older than this scan; what the index lists now is on the frontier.
-        children = [child for child in children if known[child].state is not None]
-    return PagedDocument(
-        sitemap.url,
-        sitemap.requested_url or sitemap.url,
-        sitemap.lastmod,
-        KnownDocument(sitemap.url, done=True) if done else _known_document(sitemap),
-        [numbers[child] for child in children],
-    )
-
-
-def _known_document(sitemap: KnownSitemap) -> KnownDocument | None:
-    """What the scanner may know of a document that this scan has not read; None for nothing."""
-    if not _is_comparable(sitemap):
-        return None
-    return KnownDocument(
-        url=sitemap.url,
-        validators=Validators(sitemap.etag, sitemap.last_modified),
-        content_hash=sitemap.content_hash,
-        content_length=sitemap.wire_bytes,
-        may_send_validators=_may_send_validators(sitemap),
-        entry_count=sitemap.shown_count,
-        type=SitemapType(sitemap.type) if sitemap.type else None,
-    )
-
-
-def _is_comparable(sitemap: KnownSitemap) -> bool:
-    """Whether a document may turn out to be unchanged since its last complete read."""
-    if sitemap.read_version != READ_VERSION or sitemap.is_gone:
-        return False
-    if sitemap.type == SitemapType.INDEX and sitemap.children is None:
-        return False
-    return bool(sitemap.content_hash or sitemap.etag or sitemap.last_modified)
-
-
-def _may_send_validators(sitemap: KnownSitemap) -> bool:
-    """Whether a response 304 would be believed."""
-    return (
-        sitemap.not_modified_count < MAX_NOT_MODIFIED
-        and sitemap.validator_lies < MAX_VALIDATOR_LIES
-    )
-
-
-async def load_document(
-    document: ScannedDocument, budget: MemoryBudget, *, with_digests: bool = False
-) -> None:
-    """Load what is stored of a document that is about to be read.
-
-    The entries at once while the budget allows it, otherwise in chunks (decision 0021), which have
-    no digests.
-    """
-    if document.fresh:
-        document.memory = EntryMemory(budget)
-        return
-    in_parts = budget.spent
-    stored = StoredEntries(in_order=in_parts)
-    async with get_job_session() as session, session.begin():
-        document.last_read = await load_last_read(session, document.id)
-        if not in_parts:
-            page = await load_entries(session, document.id, with_digests=with_digests)
-            stored.extend(page)
-    if in_parts:
-        await _load_in_parts(document.id, stored)
-    last = document.last_read
-    in_doubt = last.lastmod_streak > 0 or not last.lastmod_trusted
-    document.memory = EntryMemory(
-        budget,
-        stored,
-        trusted=last.lastmod_trusted,
-        sample=DateSample(last.lastmod_sample) if in_doubt else None,
-    )
-
-
-async def _load_in_parts(document_id: UUID, stored: StoredEntries) -> None:
-    """Load the stored entries of a document in chunks, each in a short transaction."""
-    after: int | None = None
-    while True:
-        async with get_job_session() as session, session.begin():
-            page = await load_some_entries(session, document_id, after)
-        if not page.hashes:
-            return
-        stored.extend(page)
-        after = page.hashes[-1]
+def short_id(document_id: UUID) -> int:
+    """The last half of an id as a signed number: enough to tell the documents of a scan apart."""
+    return int.from_bytes(document_id.bytes[8:], signed=True)
 
 
 class OpenDocuments:
@@ -709,14 +486,208 @@ class OpenDocuments:
         self._open[document.id] = document
 
     def get(self, document_id: UUID) -> ScannedDocument | None:
-        """The document with this id, if it is open."""
         return self._open.get(document_id)
 
     def close(self, document_id: UUID) -> None:
-        """Note that the reading of a document has ended."""
         self._open.pop(document_id, None)
 
     async def abandon(self) -> None:
         """Drop what is loaded of all open documents."""
         for document in self._open.values():
             await document.abandon()
+
+
+async def load_document(
+    document: ScannedDocument, budget: MemoryBudget, *, with_digests: bool = False
+) -> None:
+    """Load what is stored of a document that is about to be read.
+
+    The entries at once while the budget allows it, otherwise in chunks (decision 0021), which have
+    no digests.
+    """
+    if document.fresh:
+        document.memory = EntryMemory(budget)
+        return
+    in_parts = budget.spent
+    stored = StoredEntries(in_order=in_parts)
+    async with get_job_session() as session, session.begin():
+        document.last_read = await load_last_read(session, document.id)
+        if not in_parts:
+            page = await load_entries(session, document.id, with_digests=with_digests)
+            stored.extend(page)
+    if in_parts:
+        await _load_in_parts(document.id, stored)
+    last = document.last_read
+    in_doubt = last.lastmod_streak > 0 or not last.lastmod_trusted
+    document.memory = EntryMemory(
+        budget,
+        stored,
+        trusted=last.lastmod_trusted,
+        sample=DateSample(last.lastmod_sample) if in_doubt else None,
+    )
+
+
+async def _load_in_parts(document_id: UUID, stored: StoredEntries) -> None:
+    after: int | None = None
+    while True:
+        async with get_job_session() as session, session.begin():
+            page = await load_some_entries(session, document_id, after)
+        if not page.hashes:
+            return
+        stored.extend(page)
+        after = page.hashes[-1]
+
+
+async def build_scan_memory(known: Mapping[UUID, KnownSitemap]) -> ScanMemory:
+    """What the scanner needs to know of the stored documents of a site."""
+    pages = KnownPages()
+    numbers = {sitemap_id: number for number, sitemap_id in enumerate(known)}
+    sitemaps = list(known.values())
+    for first in range(0, len(sitemaps), DOCUMENTS_PER_PAGE):
+        async with fair_loop().time_slice():
+            page = sitemaps[first : first + DOCUMENTS_PER_PAGE]
+            pages.add([_paged(sitemap, known, numbers) for sitemap in page])
+    pages.index()
+    return ScanMemory(pages)
+
+
+def _paged(
+    sitemap: KnownSitemap, known: Mapping[UUID, KnownSitemap], numbers: Mapping[UUID, int]
+) -> PagedDocument:
+    done = sitemap.state in DONE
+    children = [child for child in sitemap.children or () if child in known]
+    if done:
+        # A link may be older than this scan; what the index lists now is on the frontier.
+        children = [child for child in children if known[child].state is not None]
+    return PagedDocument(
+        sitemap.url,
+        sitemap.requested_url or sitemap.url,
+        sitemap.lastmod,
+        KnownDocument(sitemap.url, done=True) if done else _known_document(sitemap),
+        [numbers[child] for child in children],
+    )
+
+
+def _known_document(sitemap: KnownSitemap) -> KnownDocument | None:
+    if not _is_comparable(sitemap):
+        return None
+    return KnownDocument(
+        url=sitemap.url,
+        validators=Validators(sitemap.etag, sitemap.last_modified),
+        content_hash=sitemap.content_hash,
+        content_length=sitemap.wire_bytes,
+        may_send_validators=_may_send_validators(sitemap),
+        entry_count=sitemap.shown_count,
+        type=SitemapType(sitemap.type) if sitemap.type else None,
+    )
+
+
+def _is_comparable(sitemap: KnownSitemap) -> bool:
+    if sitemap.read_version != READ_VERSION or sitemap.is_gone:
+        return False
+    if sitemap.type == SitemapType.INDEX and sitemap.children is None:
+        return False
+    return bool(sitemap.content_hash or sitemap.etag or sitemap.last_modified)
+
+
+def _may_send_validators(sitemap: KnownSitemap) -> bool:
+    # Responses 304 of documents that had changed, after which none is believed any more.
+    # A document that only ever answers 304 is read in full every tenth time.
+    return sitemap.not_modified_count < 9 and sitemap.validator_lies < 2
+
+
+class KnownPages(Mapping[str, KnownDocument]):
+    """The known documents of one site, by requested and by final URL. `add` all, then `index`.
+
+    A scan may know thousands of documents for hours. They are kept in compressed pages and found by
+    the hashes of their addresses.
+    """
+
+    def __init__(self) -> None:
+        self._pages: list[bytes] = []
+        self._last: tuple[int, list[Any]] = (-1, [])
+        self._unsorted: list[tuple[int, bool, int]] = []
+        self._hashes = array("q")
+        self._numbers = array("L")
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[str]:
+        for number in range(len(self._pages)):
+            for url, requested_url, _, values, _ in self._page(number):
+                if values is not None:
+                    yield from dict.fromkeys((url, requested_url))
+
+    def __getitem__(self, url: str) -> KnownDocument:
+        index = index_of(self._hashes, url_hash(url))
+        if index is None:
+            raise KeyError(url)
+        final_url, requested_url, _, values, children = self._record(self._numbers[index])
+        if url not in (final_url, requested_url):
+            raise KeyError(url)
+        return _unpacked(final_url, values)._replace(children=tuple(self._links(children)))
+
+    def add(self, documents: Sequence[PagedDocument]) -> None:
+        """Add one page; all but the last have `DOCUMENTS_PER_PAGE` documents."""
+        first = len(self._pages) * DOCUMENTS_PER_PAGE
+        records = []
+        for number, one in enumerate(documents, start=first):
+            lastmod = one.lastmod and one.lastmod.isoformat()
+            values = None if one.known is None else _packed(one.known)
+            records.append((one.url, one.requested_url, lastmod, values, list(one.children)))
+            if values is not None:
+                self._unsorted.append((url_hash(one.url), False, number))
+                self._unsorted.append((url_hash(one.requested_url), True, number))
+        # Addresses of one site have most of their text in common, so the fastest level suffices.
+        self._pages.append(zlib.compress(orjson.dumps(records), 1))
+
+    def index(self) -> None:
+        """Make the documents findable; a final address comes before a requested one."""
+        self._unsorted.sort()
+        for key, _, number in self._unsorted:
+            if not self._hashes or self._hashes[-1] != key:
+                self._hashes.append(key)
+                self._numbers.append(number)
+        self._unsorted = []
+
+    def _links(self, children: Sequence[int]) -> Iterator[ChildLink]:
+        for number in children:
+            _, requested_url, lastmod, _, _ = self._record(number)
+            yield ChildLink(requested_url, lastmod and datetime.fromisoformat(lastmod))
+
+    def _record(self, number: int) -> Any:
+        page, place = divmod(number, DOCUMENTS_PER_PAGE)
+        return self._page(page)[place]
+
+    def _page(self, number: int) -> list[Any]:
+        """A decompressed page; the last one is kept, since neighbours are often asked for."""
+        if self._last[0] != number:
+            self._last = number, orjson.loads(zlib.decompress(self._pages[number]))
+        return self._last[1]
+
+
+class PagedDocument(NamedTuple):
+    """A stored document, with the date that an index lists for it.
+
+    `known` is what the scanner may know of it, None if that is nothing. `children` are the numbers
+    of the documents that an index lists, in the order in which they are added.
+    """
+
+    url: str
+    requested_url: str
+    lastmod: datetime | None
+    known: KnownDocument | None
+    children: Sequence[int] = ()
+
+
+def _packed(known: KnownDocument) -> list[Any]:
+    _, done, validators, _, *others = known
+    return [done, *validators, *others]
+
+
+def _unpacked(url: str, values: list[Any]) -> KnownDocument:
+    done, etag, last_modified, *others, kind = values
+    document_type = None if kind is None else SitemapType(kind)
+    fields: list[Any] = [url, done, Validators(etag, last_modified), (), *others, document_type]
+    return KnownDocument(*fields)

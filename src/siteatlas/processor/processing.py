@@ -1,7 +1,9 @@
 """One job from its claim to its final status: open the scan, drive the scanner, publish.
 
-No transaction waits for the network: batches are written in separate transactions. The
-consumer takes the claim and renews the lease.
+No transaction waits for the network: batches are written in separate transactions. The consumer
+takes the claim and renews the lease; `process_domain_with_own_session` does both itself, for a job
+that runs without a worker. `Recounts` updates the counters of a site after a scan that was not
+published, apart from the end of the job, because counting a large site takes long.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from importlib import import_module
 from typing import Any
 from uuid import UUID
 
@@ -64,7 +65,7 @@ from siteatlas.processor.publication import (
 )
 from siteatlas.processor.recorder import START_PROGRESS, Recorder, record_events
 from siteatlas.processor.settlement import RemovalRules, end_of_scan
-from siteatlas.processor.steps import FencedSteps, JobActivity
+from siteatlas.processor.steps import STEP_SECONDS, FencedSteps, JobActivity
 from siteatlas.queue.claims import (
     HEARTBEATS_PER_LEASE,
     assign_domain,
@@ -91,19 +92,11 @@ from siteatlas.storage.session import (
 
 log = get_logger("processor")
 
-SCAN_SECONDS = 6 * 3600
-MAX_SNOOZE_SECONDS = 3600.0
-DEFAULT_SNOOZE_SECONDS = 60.0
-SAVE_TIMEOUT_SECONDS = 5.0
-OUTAGE_PAUSE_SECONDS = 3.0
 MAX_DOCUMENTS_PER_DOMAIN = 100_000
 MIN_DOCUMENTS = 100
-# Logged as the status of a job whose end could not be recorded; it is released or rescued later.
-UNRECORDED = "unrecorded"
 # The database is reachable but busy, or has another schema version. Like an outage, this is not the
 # fault of the job.
 POSTPONING_ERRORS: tuple[type[DatabaseError], ...] = (DatabaseBusy, DatabaseTimeout, SchemaOutdated)
-POSTPONING_CODES = [kind.code for kind in POSTPONING_ERRORS]
 
 
 class Processor:
@@ -141,16 +134,19 @@ class Processor:
                 return None
             if status in FINAL_STATUSES:
                 meters.jobs_ended[status.value] += 1
-            log.info("job_ended", status=status.value if status else UNRECORDED)
+            # A job whose end could not be recorded is released or rescued later.
+            log.info("job_ended", status=status.value if status else "unrecorded")
             return status
 
     async def _run_guarded(self, claim: Claim, activity: JobActivity) -> JobStatus | None:
         """The error boundary of one job: every error but LeaseLost is recorded as its status."""
         try:
             with activity.mark_ending():
-                async with asyncio.timeout(SCAN_SECONDS):
+                async with asyncio.timeout(6 * 3600):
                     address = _parse_address(claim)
-                    claim = await self._ensure_domain(claim, address)
+                    if claim.domain_id is None:
+                        # So that the outcome of the job is recorded there too.
+                        claim = replace(claim, domain_id=await _register(claim, address))
                     self._policy.require(address)
                     return await self._scan_and_publish(claim, address, activity)
         except LeaseLost:
@@ -173,16 +169,9 @@ class Processor:
             log.exception("job_crashed")
             return await self._record_failure(claim, SiteatlasError(), transient=True)
 
-    async def _ensure_domain(self, claim: Claim, address: WebAddress) -> Claim:
-        """The claim with its domain, so that the outcome of the job is recorded there too."""
-        if claim.domain_id is not None:
-            return claim
-        return replace(claim, domain_id=await _register(claim, address))
-
     async def _scan_and_publish(
         self, claim: Claim, address: WebAddress, activity: JobActivity
     ) -> JobStatus:
-        """Scan the site of a claimed job and publish the result; save the rows read if it fails."""
         scan = await self._open(claim, address)
         recorder = Recorder(
             claim, scan, activity, lease_seconds=self._settings.lease_seconds, budget=self._budget
@@ -251,7 +240,6 @@ class Processor:
 
     @retry_when_busy
     async def _open(self, claim: Claim, address: WebAddress) -> OpenedScan:
-        """Open the scan of a claimed job, or continue that of an earlier attempt."""
         assert claim.domain_id is not None
         await fair_loop().yield_to_interactive()
         async with get_job_autocommit_session() as session:
@@ -307,7 +295,6 @@ class Processor:
     async def _record_failure(
         self, claim: Claim, error: SiteatlasError, *, transient: bool = False
     ) -> JobStatus | None:
-        """Log and record a failed attempt; None if the database is unavailable."""
         transient = transient or error.transient
         will_retry = transient and claim.attempt < claim.max_attempts
         expected = will_retry and isinstance(error, (ScanError, AddressError))
@@ -326,17 +313,16 @@ class Processor:
             return None
 
     async def _snooze(self, claim: Claim, error: RateLimited) -> JobStatus | None:
-        """Return a rate-limited job to the queue for a while; fail it after `MAX_SNOOZES`."""
         if await count_snoozes_with_own_session(claim) >= MAX_SNOOZES:
             return await self._record_failure(claim, error)
-        wanted = error.retry_after or DEFAULT_SNOOZE_SECONDS
-        pause = min(max(wanted, 1.0), MAX_SNOOZE_SECONDS)
+        wanted = error.retry_after or 60.0
+        pause = min(max(wanted, 1.0), 3600.0)
         log.info("job_snoozed", seconds=pause)
         return await return_to_queue(claim, pause_seconds=pause, snooze=True, reason=error.code)
 
     async def _postpone(self, claim: Claim, error: DatabaseError) -> JobStatus | None:
-        """Release the job with increasing delays; fail it after `MAX_POSTPONEMENTS`."""
-        times = await count_releases_with_own_session(claim, POSTPONING_CODES)
+        codes = [kind.code for kind in POSTPONING_ERRORS]
+        times = await count_releases_with_own_session(claim, codes)
         if times >= MAX_POSTPONEMENTS:
             return await self._record_failure(claim, error)
         pause = postpone_seconds(times, random.uniform(-1, 1))
@@ -348,117 +334,47 @@ class Processor:
     async def _release_job(self, claim: Claim) -> JobStatus | None:
         """Release the job after a database outage; its attempt does not count."""
         try:
-            return await return_to_queue(
-                claim, pause_seconds=OUTAGE_PAUSE_SECONDS, reason=DatabaseUnavailable.code
-            )
+            return await return_to_queue(claim, pause_seconds=3.0, reason=DatabaseUnavailable.code)
         except DatabaseUnavailable:
             return None
 
 
+def _parse_address(claim: Claim) -> WebAddress:
+    if claim.domain is None or claim.base_url is None:
+        raise JobDataInvalid
+    return parse_site(claim.base_url)
+
+
 @retry_when_busy
 async def _register(claim: Claim, address: WebAddress) -> UUID:
-    """Register the site of a claimed job and assign its domain to the job; return the domain id."""
     async with get_job_session() as session, session.begin():
         site = await register_domain(session, address, created_by=claim.created_by)
         await assign_domain(session, claim, site.id)
         return site.id
 
 
-def _remaining_document_limit(stored: int) -> int:
-    """How many documents a scan may read: fewer if the domain is close to its maximum."""
-    remaining = MAX_DOCUMENTS_PER_DOMAIN - stored
-    return max(min(remaining, MAX_DOCUMENTS), MIN_DOCUMENTS)
-
-
-def _parse_address(claim: Claim) -> WebAddress:
-    """The address of the site that a claimed job scans; JobDataInvalid without one."""
-    if claim.domain is None or claim.base_url is None:
-        raise JobDataInvalid
-    return parse_site(claim.base_url)
-
-
 def _not_yet_requested(
     known: Mapping[UUID, KnownSitemap], documents: Iterable[str]
 ) -> tuple[str, ...]:
-    """The documents that no scan has requested yet as manual ones."""
     named = (s for s in known.values() if s.discovery_method == DiscoveryMethod.MANUAL)
     paths = {_manual_document_path(url) for s in named for url in (s.url, s.requested_url) if url}
     return tuple(document for document in documents if _manual_document_path(document) not in paths)
 
 
 def _manual_document_path(document: str) -> str:
-    """The path and query of a document that a user submitted; they identify it on its site."""
     return document if document.startswith("/") else parse_site(document).path
+
+
+def _remaining_document_limit(stored: int) -> int:
+    remaining = MAX_DOCUMENTS_PER_DOMAIN - stored
+    return max(min(remaining, MAX_DOCUMENTS), MIN_DOCUMENTS)
 
 
 async def _save_within_timeout(recorder: Recorder) -> None:
     """Save the rows of a stopped job if that is quick; else a later attempt reads them again."""
     with suppress(TimeoutError, SiteatlasError):
-        async with asyncio.timeout(SAVE_TIMEOUT_SECONDS):
+        async with asyncio.timeout(5.0):
             await recorder.flush()
-
-
-def __getattr__(name: str) -> Any:
-    """Keep the former import path of `process_domain_with_own_session`."""
-    if name == "process_domain_with_own_session":
-        return import_module("siteatlas.processor.processing").process_domain_with_own_session
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# Less than the driver waits for a statement, so that the server stops it first.
-RECOUNT_SECONDS = 50
-
-
-class Recounts:
-    """Recounts sites in the background. One per process: it holds the tasks."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def start(self, *job_ids: int) -> None:
-        """Count the sites that these jobs scanned; they have ended without publishing."""
-        for job_id in job_ids:
-            task = asyncio.create_task(recount_site(job_id))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def finish(self, seconds: float | None = None) -> None:
-        """Wait for what is being counted, at most so long; the rest is left to the next scan."""
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=seconds)
-            for task in late:
-                task.cancel()
-
-
-async def recount_site(job_id: int) -> None:
-    """Bring the counters of the site that a job scanned in line with its rows.
-
-    What goes wrong is logged and nothing more: the job has ended, and the next scan counts again.
-    """
-    try:
-        async with (
-            get_job_session(statement_seconds=RECOUNT_SECONDS) as session,
-            session.begin(),
-        ):
-            await _recount(session, job_id)
-    except DatabaseError as error:
-        log.warning("domain_recount_failed", job=job_id, reason=error.code)
-    except Exception:
-        log.exception("domain_recount_failed", job=job_id)
-
-
-async def _recount(session: AsyncSession, job_id: int) -> None:
-    """Counters that a newer scan wrote meanwhile are left as they are."""
-    domain_id = await scanned_domain(session, job_id)
-    if domain_id is None:
-        return
-    recorded = await recorded_domain_counts(session, domain_id)
-    sitemaps, urls = await count_domain(session, domain_id)
-    if (sitemaps, urls) == (recorded.sitemaps, recorded.urls):
-        return
-    distinct = urls if sitemaps <= 1 else await count_distinct_urls(session, domain_id, urls)
-    counts = ScanCounts(sitemaps, urls, distinct)
-    await correct_domain_counts(session, domain_id, counts, instead_of=recorded)
 
 
 async def process_domain_with_own_session(
@@ -491,7 +407,6 @@ async def process_domain_with_own_session(
 
 
 async def _claim_waiting(job_id: str | int | UUID, lease_seconds: float) -> Claim | None:
-    """Claim a job that this process is to run; None if it is missing or not pending."""
     try:
         async with get_background_session() as session, session.begin():
             job = await job_service.get_by_id(session, job_id)
@@ -505,7 +420,6 @@ async def _claim_waiting(job_id: str | int | UUID, lease_seconds: float) -> Clai
 
 
 def _with_site(claim: Claim, domain: str | None) -> Claim:
-    """The claim with a site: its own, or the given one when it has none."""
     if not domain:
         return claim
     if claim.domain is None:
@@ -518,9 +432,57 @@ def _with_site(claim: Claim, domain: str | None) -> Claim:
 
 
 async def _keep_lease(claim: Claim, lease_seconds: float) -> None:
-    """Renew the lease of a job that runs outside of a worker."""
     while True:
         await asyncio.sleep(lease_seconds / HEARTBEATS_PER_LEASE)
         with suppress(DatabaseError):
             async with get_background_session() as session, session.begin():
                 await heartbeat(session, [claim], lease_seconds)
+
+
+class Recounts:
+    """Recounts sites in the background. One per process: it holds the tasks."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, *job_ids: int) -> None:
+        """Count the sites that these jobs scanned; they have ended without publishing."""
+        for job_id in job_ids:
+            task = asyncio.create_task(recount_site(job_id))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def finish(self, seconds: float | None = None) -> None:
+        """Wait for what is being counted, at most so long; the rest is left to the next scan."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+
+
+async def recount_site(job_id: int) -> None:
+    """Bring the counters of the site that a job scanned in line with its rows.
+
+    What goes wrong is logged and nothing more: the job has ended, and the next scan counts again.
+    """
+    try:
+        async with get_job_session(statement_seconds=STEP_SECONDS) as session, session.begin():
+            await _recount(session, job_id)
+    except DatabaseError as error:
+        log.warning("domain_recount_failed", job=job_id, reason=error.code)
+    except Exception:
+        log.exception("domain_recount_failed", job=job_id)
+
+
+async def _recount(session: AsyncSession, job_id: int) -> None:
+    """Counters that a newer scan wrote meanwhile are left as they are."""
+    domain_id = await scanned_domain(session, job_id)
+    if domain_id is None:
+        return
+    recorded = await recorded_domain_counts(session, domain_id)
+    sitemaps, urls = await count_domain(session, domain_id)
+    if (sitemaps, urls) == (recorded.sitemaps, recorded.urls):
+        return
+    distinct = urls if sitemaps <= 1 else await count_distinct_urls(session, domain_id, urls)
+    counts = ScanCounts(sitemaps, urls, distinct)
+    await correct_domain_counts(session, domain_id, counts, instead_of=recorded)

@@ -1,7 +1,7 @@
 """Turns the events of a scan into rows and collects them in batches.
 
 A batch is written while the next one is collected, so a slow database slows the reading down.
-`batch_writer` owns the writing, `publication` the final status of the job.
+`steps` owns the writing, `publication` the final status of the job.
 """
 
 from __future__ import annotations
@@ -50,64 +50,28 @@ from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.storage.session import get_job_session
 from siteatlas.text import storable
 
-
-def candidate_row(event: CandidateJudged, scan: OpenedScan) -> dict[str, Any]:
-    """The row of `candidates` for the verdict on a candidate of a scan."""
-    url = storable(event.url)
-    return {
-        "domain_id": scan.domain_id,
-        "url_hash": url_hash(url),
-        "url": url,
-        "method": event.method.value,
-        "verdict": event.verdict.value,
-        "reason": event.reason,
-        "type": event.type.value if event.type else None,
-        "http_status": event.http_status,
-        "scan_id": scan.id,
-    }
-
-
 log = get_logger("processor")
 
-
-def log_robots(event: RobotsRead) -> None:
-    """Log the request of robots.txt."""
-    log.info(
-        "robots_read",
-        url=event.url,
-        status=event.http_status,
-        sitemaps=len(event.sitemap_urls),
-        error_code=event.error_code,
-    )
-
-
-def log_and_count(event: DocumentClosed) -> None:
-    """Log a document that the scan has read, and count it."""
-    meters.documents[event.outcome.value] += 1
-    if event.unchanged_by is not None:
-        meters.unchanged_documents[event.unchanged_by.value] += 1
-    meters.fetched_bytes += event.wire_bytes
-    meters.fetch_duration.observe(event.seconds)
-    log.info(
-        "document_read",
-        url=event.url,
-        outcome=event.outcome.value,
-        urls=event.entry_count,
-        error_code=event.error_code,
-        seconds=round(event.seconds, 3),
-    )
-
-
 FLUSH_ROWS = 5_000
-FLUSH_DOCUMENTS = 500
 # As many as one statement writes.
 FLUSH_DOCUMENTS_WHEN_SPENT = 200
 CHILDREN_PER_CHUNK = 50
-FLUSH_BYTES = 4 * 1024 * 1024
 FLUSH_SECONDS = 2.0
-IDLE_SECONDS = 2.0
 START_PROGRESS = 0.05
 READING_PROGRESS = 0.9
+
+
+async def record_events(
+    events: AsyncIterator[ScanEvent], recorder: Recorder, activity: JobActivity
+) -> None:
+    async with background_task(recorder.write_when_idle()):
+        async for event in events:
+            activity.record_event()
+            await recorder.record(event)
+
+
+# The former name.
+store_domain_data = record_events
 
 
 class Recorder:
@@ -150,7 +114,28 @@ class Recorder:
     async def record(self, event: ScanEvent) -> None:
         """Record one event; safe while `write_when_idle` runs."""
         async with self._recording:
-            await self._record(event)
+            match event:
+                case RobotsRead():
+                    log_robots(event)
+                    self._robots[event.url] = event
+                case SiteResolved():
+                    self._batch.origin = self._origin = event.origin
+                case CandidateJudged():
+                    self._record_candidate(event)
+                case ProblemSeen() | SitemapsSkipped():
+                    self._record_problem(event)
+                case DocumentRequested():
+                    pass  # used only for live progress
+                case DocumentOpened():
+                    await self._open_document(event)
+                case ChildrenFound():
+                    await self._record_children(event)
+                case EntriesRead():
+                    await self._record_entries(event)
+                case DocumentClosed():
+                    await self._close_document(event)
+                case _:
+                    assert_never(event)
 
     async def write_when_idle(self) -> None:
         """Write the batch when no event arrives for a while, until cancelled.
@@ -159,44 +144,28 @@ class Recorder:
         memory budget. A failed write is raised when the next event is recorded.
         """
         while True:
-            await asyncio.sleep(IDLE_SECONDS)
+            await asyncio.sleep(2.0)
             async with self._recording:
                 await self._flush_batch_when_due()
 
-    async def _record(self, event: ScanEvent) -> None:
-        """Dispatch one scan event to the method that turns it into rows."""
-        match event:
-            case RobotsRead():
-                log_robots(event)
-                self._robots[event.url] = event
-            case SiteResolved():
-                self._batch.origin = self._origin = event.origin
-            case CandidateJudged():
-                self._record_candidate(event)
-            case ProblemSeen() | SitemapsSkipped():
-                self._record_problem(event)
-            case DocumentRequested():
-                pass  # used only for live progress
-            case DocumentOpened():
-                await self._open_document(event)
-            case ChildrenFound():
-                await self._record_children(event)
-            case EntriesRead():
-                await self._record_entries(event)
-            case DocumentClosed():
-                await self._close_document(event)
-            case _:
-                assert_never(event)
-
     def _record_candidate(self, event: CandidateJudged) -> None:
-        """Add the row of a judged candidate to the write batch of the job."""
         if event.reason == ProblemCode.DONE_BEFORE:
             return  # an earlier attempt at this scan recorded more detail
-        row = candidate_row(event, self._scan)
-        self._batch.candidates[row["url_hash"]] = row
+        url = storable(event.url)
+        key = url_hash(url)
+        self._batch.candidates[key] = {
+            "domain_id": self._scan.domain_id,
+            "url_hash": key,
+            "url": url,
+            "method": event.method.value,
+            "verdict": event.verdict.value,
+            "reason": event.reason,
+            "type": event.type.value if event.type else None,
+            "http_status": event.http_status,
+            "scan_id": self._scan.id,
+        }
 
     def _record_problem(self, event: ProblemSeen | SitemapsSkipped) -> None:
-        """Log and record why the stored scan is partial; skipped sitemaps are only counted."""
         if isinstance(event, SitemapsSkipped):
             self._skipped_sitemaps = event
             return
@@ -204,7 +173,6 @@ class Recorder:
         self._record_partial_reason(event.code)
 
     async def _open_document(self, event: DocumentOpened) -> None:
-        """Add an opened document to the batch; start to load its entries concurrently."""
         await self._look_up([event.url, event.requested_url])
         document = self._resolve_redirect(event.url, event.requested_url, event.method)
         document.found_by(event.method)
@@ -218,7 +186,6 @@ class Recorder:
         self._add_link_to_batch(event.parent_url, document)
 
     async def _record_children(self, event: ChildrenFound) -> None:
-        """Add the documents that an index lists to the write batch of the job."""
         await self._look_up([child.url for child in event.children])
         for first in range(0, len(event.children), CHILDREN_PER_CHUNK):
             async with fair_loop().time_slice():
@@ -227,7 +194,6 @@ class Recorder:
             await self._flush_batch_when_due()
 
     def _record_child(self, parent_url: str, child: ChildLink) -> None:
-        """Add one document that an index lists, and the link, to the write batch of the job."""
         document = self._documents.listed(child.url, DiscoveryMethod.SITEMAP_INDEX)
         if child.lastmod is not None:
             document.changes["lastmod"] = child.lastmod
@@ -235,7 +201,6 @@ class Recorder:
         self._add_link_to_batch(parent_url, document)
 
     async def _record_entries(self, event: EntriesRead) -> None:
-        """Add the entries that differ from the stored ones to the write batch of the job."""
         document = self._documents.find(event.url)
         assert document is not None
         await document.wait_loaded()
@@ -248,7 +213,6 @@ class Recorder:
         await self._flush_batch_when_due()
 
     async def _close_document(self, event: DocumentClosed) -> None:
-        """Add how the reading of a document ended to the batch; write the batch when it is due."""
         await self._look_up([event.url, event.requested_url])
         document = self._resolve_redirect(event.url, event.requested_url, event.method)
         document.found_by(event.method)
@@ -300,7 +264,6 @@ class Recorder:
     def _resolve_redirect(
         self, url: str, requested_url: str, method: DiscoveryMethod
     ) -> ScannedDocument:
-        """The document at the final URL; the listed one is dropped if it redirects to another."""
         listed = self._documents.find(requested_url)
         document = self._documents.resolve_redirect(url, requested_url, method)
         # A redirect led to another document. A row of the listed one would stay pending forever
@@ -313,13 +276,11 @@ class Recorder:
         return document
 
     def _add_pending(self, document: ScannedDocument) -> None:
-        """Add a document to the batch and, once, to the pending documents of this scan."""
         self._add_to_batch(document)
         if self._listed.add(short_id(document.id)):
             self._batch.pending.append(document.id)
 
     def _add_to_batch(self, document: ScannedDocument) -> None:
-        """Move the unwritten changes of a document into the batch."""
         if document.stored:
             row = self._batch.changed_sitemaps.setdefault(document.id, {})
             row["last_job_id"] = self._claim.job_id
@@ -350,25 +311,19 @@ class Recorder:
             parent.add_child(child.id)
 
     def _record_partial_reason(self, code: str) -> None:
-        """Record why the stored scan is partial."""
         if code not in self.reasons:
             self.reasons.append(code)
 
-    def _reserve_memory(self) -> None:
-        """Reserve memory for what the batch has grown by."""
-        size = self._batch.size
-        grown = size - self._batch.counted_size
-        self._batch.counted_size = size
+    async def _flush_batch_when_due(self) -> None:
+        batch = self._batch
+        grown = batch.size - batch.counted_size
+        batch.counted_size += grown
         self._held_bytes += grown
         self._budget.reserve(grown)
-
-    async def _flush_batch_when_due(self) -> None:
-        self._reserve_memory()
-        batch = self._batch
         full = (
             batch.url_row_count >= FLUSH_ROWS
-            or batch.document_rows >= FLUSH_DOCUMENTS
-            or batch.size >= FLUSH_BYTES
+            or batch.document_rows >= 500
+            or batch.size >= 4 * 1024 * 1024
             or (self._budget.spent and batch.url_row_count > 0)
             or (self._budget.spent and batch.document_rows >= FLUSH_DOCUMENTS_WHEN_SPENT)
         )
@@ -376,7 +331,6 @@ class Recorder:
             await self._start_writing()
 
     async def _start_writing(self) -> None:
-        """Hand the batch to the writer, after the previous one has been written."""
         await self._writer.wait_written()
         batch = self.next_batch()
         if not batch.is_empty():
@@ -390,7 +344,6 @@ class Recorder:
         return batch
 
     def _on_committed(self, batch: WriteBatch) -> None:
-        """Return the memory of a committed batch to the budget; note its finished documents."""
         if batch.closed:
             self._activity.document_committed.set()
         self._held_bytes -= batch.counted_size
@@ -431,15 +384,28 @@ class Recorder:
         await self.open_documents.abandon()
 
 
-async def record_events(
-    events: AsyncIterator[ScanEvent], recorder: Recorder, activity: JobActivity
-) -> None:
-    """Record every event of a scan."""
-    async with background_task(recorder.write_when_idle()):
-        async for event in events:
-            activity.record_event()
-            await recorder.record(event)
+def log_robots(event: RobotsRead) -> None:
+    log.info(
+        "robots_read",
+        url=event.url,
+        status=event.http_status,
+        sitemaps=len(event.sitemap_urls),
+        error_code=event.error_code,
+    )
 
 
-# The former name.
-store_domain_data = record_events
+def log_and_count(event: DocumentClosed) -> None:
+    """Log a document that the scan has read, and count it."""
+    meters.documents[event.outcome.value] += 1
+    if event.unchanged_by is not None:
+        meters.unchanged_documents[event.unchanged_by.value] += 1
+    meters.fetched_bytes += event.wire_bytes
+    meters.fetch_duration.observe(event.seconds)
+    log.info(
+        "document_read",
+        url=event.url,
+        outcome=event.outcome.value,
+        urls=event.entry_count,
+        error_code=event.error_code,
+        seconds=round(event.seconds, 3),
+    )

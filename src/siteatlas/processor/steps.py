@@ -1,4 +1,9 @@
-"""Runs steps of a job that are not part of reading, each in a short transaction with the fence."""
+"""How a running job writes: short transactions with the fence, and the activity of the job.
+
+`BatchWriter` writes the batches of a scan while reading continues, one at a time. `FencedSteps`
+runs the steps that follow the reading. Both first terminate the COPY statements of workers that froze or
+disappeared when a write met a lock.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +32,14 @@ from siteatlas.storage.session import (
     retry_when_busy,
 )
 
+log = get_logger("processor")
+
+# Less than the driver waits for a statement, so that the server stops it first.
+STEP_SECONDS = 50
+
+ResultT = TypeVar("ResultT")
+Step = Callable[[AsyncSession], Awaitable[ResultT]]
+
 
 class JobActivity:
     """Updated by the processor at every event; read by the heartbeat of the worker.
@@ -52,34 +65,10 @@ class JobActivity:
             self.ending = True
 
     def record_event(self) -> None:
-        """Record progress of the job."""
         self._last = time.monotonic()
 
     def idle_seconds(self) -> float:
-        """How long the job has done nothing."""
         return time.monotonic() - self._last
-
-
-log = get_logger("processor")
-
-
-async def terminate_stalled_writers(
-    open_session: Callable[[], AbstractAsyncContextManager[AsyncSession]] = get_background_session,
-) -> int:
-    """Terminate COPY statements whose client is gone, in a separate transaction; return how many.
-
-    For moments at which there may be one: after a rescue, and when a write met a lock. What goes
-    wrong here is only logged, because callers have other work to do.
-    """
-    try:
-        async with open_session() as session, session.begin():
-            ended = await terminate_stalled_copies(session)
-    except DatabaseError as error:
-        log.warning("stalled_copies_not_terminated", reason=error.code)
-        return 0
-    if ended:
-        log.warning("stalled_copies_terminated", count=ended)
-    return ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +94,25 @@ class FinishedScan:
     origin: str | None = None
     robots: tuple[RobotsRead, ...] = ()
     skipped_sitemaps: SitemapsSkipped | None = None
+
+
+async def terminate_stalled_writers(
+    open_session: Callable[[], AbstractAsyncContextManager[AsyncSession]] = get_background_session,
+) -> int:
+    """Terminate COPY statements whose client is gone, in a separate transaction; return how many.
+
+    For moments at which there may be one: after a rescue, and when a write met a lock. What goes
+    wrong here is only logged, because callers have other work to do.
+    """
+    try:
+        async with open_session() as session, session.begin():
+            ended = await terminate_stalled_copies(session)
+    except DatabaseError as error:
+        log.warning("stalled_copies_not_terminated", reason=error.code)
+        return 0
+    if ended:
+        log.warning("stalled_copies_terminated", count=ended)
+    return ended
 
 
 class BatchWriter:
@@ -140,7 +148,6 @@ class BatchWriter:
             self._task = None
 
     async def stop(self) -> None:
-        """Cancel the current write."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -148,7 +155,6 @@ class BatchWriter:
 
     @retry_when_busy(before_retry=terminate_stalled_writers)
     async def _write(self, batch: WriteBatch, progress_snapshot: ProgressSnapshot) -> None:
-        """Write one batch and the progress of the job in one transaction that checks the fence."""
         await fair_loop().yield_to_interactive()
         with meters.timed_write():
             async with get_job_session() as session, session.begin():
@@ -166,15 +172,6 @@ class BatchWriter:
                     documents_read=batch.has_rows_of_read_documents,
                 )
         self._on_committed(batch)
-
-
-# Between the progress of reading and that of a job that has ended.
-SETTLING_PROGRESS = 0.96
-# Less than the driver waits for a statement, so that the server stops it first.
-STEP_SECONDS = 50
-
-ResultT = TypeVar("ResultT")
-Step = Callable[[AsyncSession], Awaitable[ResultT]]
 
 
 class FencedSteps:
@@ -207,9 +204,10 @@ class FencedSteps:
 
     async def fence(self, session: AsyncSession) -> None:
         """The last statement of a transaction that writes for the job and does not end it."""
+        # Between the progress of reading and that of a job that has ended.
         await report_progress(
             session,
             self.claim,
             lease_seconds=self._lease_seconds,
-            progress=SETTLING_PROGRESS,
+            progress=0.96,
         )

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,6 @@ from siteatlas import __version__
 from siteatlas.cli.main import COMMANDS, app, load_command
 from siteatlas.cli.terminal.filters import MOMENT_FORMS
 
-HEAVY = {
     *("sqlalchemy", "alembic", "asyncpg", "pydantic", "fastapi", "aiohttp", "lxml", "rich"),
     "prometheus_client",
 }
@@ -55,20 +51,6 @@ def test_every_command_explains_itself(runner: CliRunner, name: str):
 )
 def test_a_noun_has_its_verbs(noun: str, verbs: set[str]):
     assert set(getattr(load_command(noun), "commands", {})) == verbs
-
-
-def test_asking_for_help_imports_nothing_heavy():
-    program = (
-        "import sys, json\n"
-        "from siteatlas.cli.main import app\n"
-        "try:\n    app(['--help'], prog_name='siteatlas')\n"
-        "except SystemExit:\n    print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    loaded = set(json.loads(result.stdout.splitlines()[-1]))
-    assert not loaded & HEAVY
 
 
 def test_the_version_is_printed(runner: CliRunner):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 import time
 
@@ -88,23 +87,3 @@ def test_a_port_in_use_and_a_name_are_refused_with_a_message():
     with pytest.raises(ConfigurationError, match=r"^example\.com ") as refused:
         listen("example.com", 0)
     assert not isinstance(refused.value, PortTaken)
-
-
-def loaded_with(module: str, *packages: str) -> set[str]:
-    """Which of the packages are imported by a new interpreter that imports the module."""
-    program = f"import sys, {module}; print(*sys.modules)"
-    command = [sys.executable, "-c", program]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True)
-    return set(packages) & set(shown.stdout.split())
-
-
-@pytest.mark.slow
-def test_a_worker_does_without_a_web_framework():
-    loaded = loaded_with("siteatlas.cli.hosting.worker_process", "fastapi", "uvicorn", "sqlalchemy")
-    assert loaded == {"sqlalchemy"}
-
-
-@pytest.mark.slow
-def test_the_parent_of_a_group_does_without_database_and_network():
-    command = "siteatlas.cli.commands.worker"
-    assert loaded_with(command, "sqlalchemy", "asyncpg", "aiohttp", "fastapi") == set()

@@ -96,7 +96,10 @@ def scan(
 
     Example: siteatlas scan example.com --format urls > urls.txt
     """
-    _set_verbosity(verbose=verbose, quiet=quiet)
+    if verbose:
+        say_more()
+    if quiet:
+        say_less()
     chosen = scan_format(format, as_json=as_json)
     settings = prepare(user_agent=user_agent)
     usual = EgressPolicy.from_text(settings.egress_allow)
@@ -107,7 +110,8 @@ def scan(
         max_urls=max_urls if wanted.keeps_all else None,
         probe=probe.value,
         robots_unreachable=settings.robots_unreachable,
-        find_duplicates=_shows_problems(chosen),
+        # A list of URLs should rather be fast.
+        find_duplicates=chosen not in STREAMED or bool(current().verbosity),
         child_filter=ChildFilter.of(sitemaps, skip_sitemaps, sitemaps_since),
     )
     analyzer = scan_analyzer(settings, policy, header or [], rate)
@@ -119,28 +123,13 @@ def scan(
         raise typer.Exit(run(_scan(request, targets, first, sites)))
 
 
-def _set_verbosity(*, verbose: bool, quiet: bool) -> None:
-    """Apply `--verbose` and `--quiet` of `siteatlas scan`."""
-    if verbose:
-        say_more()
-    if quiet:
-        say_less()
-
-
-def _shows_problems(format: ScanFormat) -> bool:
-    """Whether `siteatlas scan` looks for every problem: a list of URLs should rather be fast."""
-    return format not in STREAMED or bool(current().verbosity)
-
-
 def _is_one(sites: list[str]) -> bool:
-    """Whether one site or file is meant, rather than a list."""
     if STDIN in sites and len(sites) > 1:
         raise InputError("- reads all sites from stdin and cannot be combined with other sites.")
     return sites != [STDIN] and len(sites) == 1
 
 
 def _target(site: str, targets: ScanTargets) -> ScanTarget:
-    """The only target of `siteatlas scan`; if it is invalid, report that and exit."""
     try:
         return targets.of(site)
     except InputError as error:
@@ -152,7 +141,6 @@ def _target(site: str, targets: ScanTargets) -> ScanTarget:
 async def _scan(
     request: ScanRequest, targets: ScanTargets, first: ScanTarget | None, sites: list[str]
 ) -> int:
-    """Read everything, write it, print how it went; returns the exit code."""
     form = encoders_for(request.format, many=first is None, terminal=request.writes_to_terminal)
     sink = open_sink(request.output)
     runner = ScanRunner(
@@ -166,7 +154,6 @@ async def _scan(
     view = LiveView(runner)
 
     def discard_output() -> None:
-        """End the command at once, on a second signal: discard its unfinished output."""
         sink.abandon()
         view.restore_terminal()
 
@@ -191,14 +178,6 @@ async def _scan(
     return _exit_code(runner, targets, request)
 
 
-def _exit_code(runner: ScanRunner, targets: ScanTargets, request: ScanRequest) -> int:
-    """The exit code of `siteatlas scan`: the highest of all its targets."""
-    codes = [ended.error.exit_code for ended in runner.ended if ended.error is not None]
-    reports = [ended.builder.report for ended in runner.ended if ended.error is None]
-    failed = PartialScan.exit_code if any(map(request.is_failure, reports)) else 0
-    return max([*codes, targets.worst_refusal, failed])
-
-
 async def _run_scans(
     runner: ScanRunner,
     listed: AsyncIterator[ScanTarget],
@@ -206,7 +185,7 @@ async def _run_scans(
     sink: DataSink,
     view: LiveView,
 ) -> bool:
-    """Read and write everything; returns whether the output was kept."""
+    """Returns whether the output was kept."""
     keep = False
     try:
         async with view.show_progress(
@@ -222,7 +201,6 @@ async def _run_scans(
 
 
 def _say_ends(runner: ScanRunner, targets: ScanTargets, *, many: bool) -> None:
-    """Print how the scan of each target of `siteatlas scan` ended: a summary or an error."""
     if not runner.ended:
         print_message("No site was scanned.")
     for ended in runner.ended:
@@ -238,9 +216,15 @@ def _say_ends(runner: ScanRunner, targets: ScanTargets, *, many: bool) -> None:
 
 
 def _say_written(runner: ScanRunner, request: ScanRequest) -> None:
-    """Print what `siteatlas scan --output` wrote to its file."""
     if request.output is None or str(request.output) == STDIN:
         return
     urls = sum(ended.builder.report.url_count for ended in runner.ended)
     what = counted(urls, "URL") if request.is_streamed else "the report"
     print_message(f"Wrote {what} to {request.output}.")
+
+
+def _exit_code(runner: ScanRunner, targets: ScanTargets, request: ScanRequest) -> int:
+    codes = [ended.error.exit_code for ended in runner.ended if ended.error is not None]
+    reports = [ended.builder.report for ended in runner.ended if ended.error is None]
+    failed = PartialScan.exit_code if any(map(request.is_failure, reports)) else 0
+    return max([*codes, targets.worst_refusal, failed])

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from rich.console import Group, RenderableType
+from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -22,14 +23,12 @@ from siteatlas.cli.scan.output import describe
 from siteatlas.cli.scan.runner import ScanRun, ScanRunner
 from siteatlas.cli.terminal.context import current
 from siteatlas.cli.terminal.output import counted, is_terminal, print_message
+from siteatlas.cli.terminal.tables import console_for
 from siteatlas.scanner.report import ReportBuilder
 from siteatlas.text import printable
 
-REDRAW_SECONDS = 0.2
 PLAIN_LINE_SECONDS = 10.0
 MAX_NAMED = 3
-STDERR = 2
-SHOW_CURSOR = b"\x1b[?25h"
 
 
 class LiveView:
@@ -43,7 +42,8 @@ class LiveView:
     async def show_progress(self, *, data_on_terminal: bool) -> AsyncIterator[None]:
         """Show the progress of the running scans on stderr until the block ends."""
         live = can_redraw_progress(data_on_terminal=data_on_terminal)
-        self._restore_sequence = SHOW_CURSOR + b"\n" if live else b"\n" * data_on_terminal
+        # `[?25h` shows the cursor.
+        self._restore_sequence = b"\x1b[?25h\n" if live else b"\n" * data_on_terminal
         try:
             async with background_task(
                 self._draw() if live else _print_progress_lines(self._runner)
@@ -54,22 +54,16 @@ class LiveView:
 
     def restore_terminal(self) -> None:
         """Leave the live view as the process ends: show the cursor, start a new line."""
-        os.write(STDERR, self._restore_sequence)
+        os.write(2, self._restore_sequence)
 
     async def _draw(self) -> None:
-        """Redraw the live view of the running scans until cancelled."""
-        # Late, because rich is needed on a terminal only.
-        from rich.live import Live
-
-        from siteatlas.cli.terminal.tables import console_for
-
         console = console_for(sys.stderr)
         with Live(
             console=console, transient=True, auto_refresh=False, redirect_stdout=False
         ) as picture:
             while True:
                 picture.update(drawn(self._runner, console.height), refresh=True)
-                await asyncio.sleep(REDRAW_SECONDS)
+                await asyncio.sleep(0.2)
 
 
 def can_redraw_progress(*, data_on_terminal: bool) -> bool:
@@ -86,7 +80,6 @@ def can_redraw_progress(*, data_on_terminal: bool) -> bool:
 
 
 async def _print_progress_lines(runner: ScanRunner) -> None:
-    """Print how far each running scan is from time to time, instead of the live view."""
     while True:
         await asyncio.sleep(PLAIN_LINE_SECONDS)
         for run in runner.active:
@@ -109,7 +102,6 @@ def awaited_words(builder: ReportBuilder) -> str:
 
 
 def _first_documents(urls: list[str]) -> str:
-    """The first documents that a scan waits for, for its progress line."""
     more = len(urls) - MAX_NAMED
     return ", ".join(urls[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
@@ -126,19 +118,14 @@ def counts(run: ScanRun) -> str:
     )
 
 
-BAR_WIDTH = 24
-# Room for the bar, the prompt and what a terminal may wrap.
-LINES_BELOW = 4
-MIN_LINES = 3
-
-
 def drawn(runner: ScanRunner, height: int) -> RenderableType:
     """The picture of this moment, not higher than the terminal."""
     runs = list(runner.active)
     parts: list[RenderableType] = []
     if runner.ended:
         parts.append(Text(f"{counted(len(runner.ended), 'site')} done"))
-    room = max(MIN_LINES, (height - LINES_BELOW) // max(len(runs), 1) - 2)
+    # Room for the bar, the prompt and what a terminal may wrap.
+    room = max(3, (height - 4) // max(len(runs), 1) - 2)
     for run in runs:
         parts.append(_text(f"{run.target.name}  {_found(run.builder)}", "bold"))
         parts.extend(_text(line) for line in tree_lines(run.builder, room))
@@ -164,7 +151,6 @@ def tree_lines(builder: ReportBuilder, room: int) -> list[str]:
 
 
 def _found(builder: ReportBuilder) -> str:
-    """What is known about a site's robots.txt, for the live view of a scan."""
     robots = builder.robots
     if robots is None:
         return "looking for sitemaps"
@@ -174,13 +160,11 @@ def _found(builder: ReportBuilder) -> str:
 
 
 def _bar(run: ScanRun) -> Table:
-    """The progress bar of one site in the live view of a scan."""
     done, known = len(run.builder.report.sitemaps), max(run.builder.documents_expected, 1)
     grid = Table.grid(padding=(0, 1))
-    grid.add_row(ProgressBar(total=known, completed=done, width=BAR_WIDTH), _text(counts(run)))
+    grid.add_row(ProgressBar(total=known, completed=done, width=24), _text(counts(run)))
     return grid
 
 
 def _text(line: str, style: str = "") -> Text:
-    """One line of the live view of a scan, safe to print and cut at the terminal's edge."""
     return Text(printable(line), style=style, no_wrap=True, overflow="ellipsis")

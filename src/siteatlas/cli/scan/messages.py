@@ -6,7 +6,6 @@ errors of other commands.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
@@ -22,18 +21,10 @@ from siteatlas.net.egress import WEB_PORTS, EgressPolicy, Refusal, read_ip
 from siteatlas.scanner.report import ScanReport
 from siteatlas.text import clean_text
 
-MAX_CODES = 6
 MAX_LINES = 10
-LABEL_WIDTH = 10
 PARTIAL_STYLE = STATUS_STYLES["partial"]
 # Below, the clock says more about itself than about the scan.
 MIN_MEASURED_SECONDS = 0.05
-NO_FILE = ", and there is no file of this name here."
-# Endings of names that lead nowhere, in a private network as little as in public.
-DEAD_ENDINGS = frozenset({"alt", "invalid", "onion"})
-PORTS = ", ".join(map(str, sorted(WEB_PORTS)))
-REFUSED_LATER = "its DNS records or a redirect lead to an address that is not public."
-WEB_URL = re.compile("https?://", re.IGNORECASE)
 
 
 def print_summary(report: ScanReport, dated: int, seconds: float) -> None:
@@ -53,24 +44,6 @@ def print_summary(report: ScanReport, dated: int, seconds: float) -> None:
         print_problems(report)
     elif report.problems:
         _print_summary_value("", "-v explains these codes and shows where they occur")
-
-
-def print_problems(report: ScanReport) -> None:
-    """Print every problem and faulty document by code, with its meaning and samples."""
-    lines = ProblemLines()
-    for problem in sorted(_shown_problems(report), key=lambda problem: problem.code):
-        for line in lines.of(problem):
-            print_message(f"  {line}")
-
-
-def _shown_problems(report: ScanReport) -> Iterator[ShownProblem]:
-    """The problems and faulty documents of a scan, for its summary with `-v`."""
-    for problem in report.problems:
-        remark = problem.detail or ""
-        yield ShownProblem(problem.code, problem.url, problem.count, problem.samples, remark)
-    for sitemap in report.sitemaps:
-        if sitemap.error_code:
-            yield ShownProblem(sitemap.error_code, sitemap.url, 1, remark=sitemap.outcome)
 
 
 def print_summary_line(report: ScanReport, seconds: float) -> None:
@@ -95,9 +68,62 @@ def print_summary_line(report: ScanReport, seconds: float) -> None:
         print_message(f"  … and {len(lines) - MAX_LINES:,} more; -v shows all of them with samples")
 
 
+def print_problems(report: ScanReport) -> None:
+    """Print every problem and faulty document by code, with its meaning and samples."""
+    lines = ProblemLines()
+    for problem in sorted(_shown_problems(report), key=lambda problem: problem.code):
+        for line in lines.of(problem):
+            print_message(f"  {line}")
+
+
+def _shown_problems(report: ScanReport) -> Iterator[ShownProblem]:
+    for problem in report.problems:
+        remark = problem.detail or ""
+        yield ShownProblem(problem.code, problem.url, problem.count, problem.samples, remark)
+    for sitemap in report.sitemaps:
+        if sitemap.error_code:
+            yield ShownProblem(sitemap.error_code, sitemap.url, 1, remark=sitemap.outcome)
+
+
+def _fault_lines(report: ScanReport) -> Iterator[str]:
+    for problem in report.problems:
+        where = f" in {problem.url}" if problem.url else ""
+        what = f": {problem.detail}" if problem.detail else ""
+        meaning = meaning_of(problem.code)
+        yield f"{problem.code} ({problem.count:,}){where}{what}: {meaning}"
+    for sitemap in report.sitemaps:
+        if sitemap.error_code:
+            yield f"{sitemap.error_code} in {sitemap.url}: {sitemap.outcome}"
+
+
 def _unread(report: ScanReport) -> int:
     """Documents of which nothing was read; like the service, a scan does not count them."""
     return sum(sitemap.outcome == "unread" for sitemap in report.sitemaps)
+
+
+def problem_words(report: ScanReport) -> str:
+    """Problems by code, the most frequent first."""
+    codes: Counter[str] = Counter()
+    for problem in report.problems:
+        codes[problem.code] += problem.count
+    counted_codes = set(codes)
+    codes.update(
+        s.error_code for s in report.sitemaps if s.error_code and s.error_code not in counted_codes
+    )
+    if not codes:
+        return "none"
+    shown = [f"{code} ({count:,})" for code, count in codes.most_common(6)]
+    more = len(codes) - len(shown)
+    return ", ".join(shown) + (f" and {more} more kinds" if more else "")
+
+
+def _print_summary_value(label: str, text: str, style: str = "") -> None:
+    print_message(f"  {label.ljust(10)}{text}", style=style)
+
+
+def _time_words(report: ScanReport, seconds: float) -> str:
+    rate = round(report.url_count / seconds) if seconds >= MIN_MEASURED_SECONDS else 0
+    return f"{seconds:.1f} s" + (f", {counted(rate, 'URL')} a second" if rate else "")
 
 
 def print_unfetched_children(report: ScanReport) -> None:
@@ -107,7 +133,8 @@ def print_unfetched_children(report: ScanReport) -> None:
         count = counted(len(children), "sitemap")
         print_message(f"The file is an index of {count}; a scan of a local file fetches nothing.")
     # A relative child of a file has no site to fetch it from.
-    readable = next((child.url for child in children if WEB_URL.match(child.url)), None)
+    schemes = ("http://", "https://")
+    readable = next((c.url for c in children if c.url.lower().startswith(schemes)), None)
     if readable is not None:
         print_message(f"Read one: siteatlas scan --only {shlex.quote(readable)}")
 
@@ -133,45 +160,6 @@ def print_filtered_count(wanted: EntryFilter) -> None:
     print_message(f"The filters left out {counted(wanted.left_out, 'URL')}{undated}.{advice}")
 
 
-def _fault_lines(report: ScanReport) -> Iterator[str]:
-    """One line for each problem and faulty document, for the summary of a scan."""
-    for problem in report.problems:
-        where = f" in {problem.url}" if problem.url else ""
-        what = f": {problem.detail}" if problem.detail else ""
-        meaning = meaning_of(problem.code)
-        yield f"{problem.code} ({problem.count:,}){where}{what}: {meaning}"
-    for sitemap in report.sitemaps:
-        if sitemap.error_code:
-            yield f"{sitemap.error_code} in {sitemap.url}: {sitemap.outcome}"
-
-
-def problem_words(report: ScanReport) -> str:
-    """Problems by code, the most frequent first."""
-    codes: Counter[str] = Counter()
-    for problem in report.problems:
-        codes[problem.code] += problem.count
-    counted_codes = set(codes)
-    codes.update(
-        s.error_code for s in report.sitemaps if s.error_code and s.error_code not in counted_codes
-    )
-    if not codes:
-        return "none"
-    shown = [f"{code} ({count:,})" for code, count in codes.most_common(MAX_CODES)]
-    more = len(codes) - len(shown)
-    return ", ".join(shown) + (f" and {more} more kinds" if more else "")
-
-
-def _print_summary_value(label: str, text: str, style: str = "") -> None:
-    """Print one labelled line of the summary of a scan."""
-    print_message(f"  {label.ljust(LABEL_WIDTH)}{text}", style=style)
-
-
-def _time_words(report: ScanReport, seconds: float) -> str:
-    """The duration of a scan and its URLs per second, for its summary."""
-    rate = round(report.url_count / seconds) if seconds >= MIN_MEASURED_SECONDS else 0
-    return f"{seconds:.1f} s" + (f", {counted(rate, 'URL')} a second" if rate else "")
-
-
 def print_scan_error(
     error: SiteatlasError, typed: str, policy: EgressPolicy, *, may_be_file: bool = True
 ) -> None:
@@ -181,7 +169,7 @@ def print_scan_error(
     if type(error) is EgressDenied:
         message, advice = _refusal_words(error, parse_site(typed), policy)
     if may_be_file and _means_neither(error, typed):
-        message = message.removesuffix(".") + NO_FILE
+        message = message.removesuffix(".") + ", and there is no file of this name here."
     print_error_with_advice(error, f"{shown_site(typed)}: {message}", advice)
 
 
@@ -206,21 +194,21 @@ def _refusal_words(
 ) -> tuple[str, str | None]:
     """Why an address is refused, and how to open it; no advice for one that never opens."""
     refusal = policy.refusal(address)
-    has_words = error.message != EgressDenied().message
     why = error.message
-    if not has_words:
+    if error.message == EgressDenied().message:
         why = f"{error.message.removesuffix('.')}: {_refusal_reason(refusal, address)}"
-    dead = address.host.rpartition(".")[2] in DEAD_ENDINGS
+    # Names that lead nowhere, in a private network as little as in public.
+    dead = address.host.rpartition(".")[2] in {"alt", "invalid", "onion"}
     if policy.is_own(address) or dead or refusal in {Refusal.NEVER_OPENS, Refusal.OURS}:
         return why, None
     return why, f"If this is your own site, allow it: --allow {address.host_port}"
 
 
 def _refusal_reason(refusal: Refusal | None, address: WebAddress) -> str:
-    """Why a scan may not contact the address that was typed, for its error message."""
     match refusal:
         case Refusal.PORT:
-            return f"port {address.port} is not one of the web ports {PORTS}."
+            ports = ", ".join(map(str, sorted(WEB_PORTS)))
+            return f"port {address.port} is not one of the web ports {ports}."
         case Refusal.RESERVED_NAME if "." not in address.host:
             return "a name without a dot is not public."
         case Refusal.RESERVED_NAME:
@@ -232,4 +220,4 @@ def _refusal_reason(refusal: Refusal | None, address: WebAddress) -> str:
         case Refusal.OURS:
             return "it is the address of this service."
         case None:
-            return REFUSED_LATER
+            return "its DNS records or a redirect lead to an address that is not public."

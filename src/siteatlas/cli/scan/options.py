@@ -1,4 +1,4 @@
-"""What one call of `siteatlas scan` writes, and what makes it fail."""
+"""The options of `siteatlas scan`, and what they make of the settings: format, policy, analyzer."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from siteatlas.settings import MAX_PAGES, Settings
 
 # Not more than documents of a site are read at the same time.
 MAX_PROCESSES = 4
+STREAMED = frozenset({ScanFormat.URLS, ScanFormat.JSONL, ScanFormat.CSV})
 
 
 class Probe(StrEnum):
@@ -37,7 +38,6 @@ class Probe(StrEnum):
 
 
 def _read_since(text: str) -> datetime:
-    """Parse the date given with `--since` or `--sitemaps-since` of `siteatlas scan`."""
     moment = read_date(text.strip())
     if moment is None:
         raise typer.BadParameter("expected a date such as 2026-01-31 or 2026-01-31T08:00:00Z.")
@@ -163,71 +163,6 @@ ProbeOption = Annotated[
 ]
 
 
-def scan_format(format: ScanFormat | None, *, as_json: bool) -> ScanFormat:
-    """The output format of a scan from `--format` and `--json`; raises InputError for two."""
-    if not as_json:
-        return format or ScanFormat.TABLE
-    if format not in {None, ScanFormat.JSON}:
-        raise InputError(f"--json and --format {format} cannot be combined.")
-    return ScanFormat.JSON
-
-
-def policy_with_allowed(usual: EgressPolicy, allow: list[str]) -> EgressPolicy:
-    """The egress policy of a scan, with the hosts given by `--allow`."""
-    if not allow:
-        return usual
-    with _name_option("--allow"):
-        policy = usual.with_allowed(*allow)
-    print_message(f"Allowed for this scan: {', '.join(allow)}")
-    return policy
-
-
-@contextmanager
-def _name_option(option: str) -> Iterator[None]:
-    """Name the option of the scan in the error that an invalid value causes."""
-    try:
-        yield
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{option}: {error.message}") from error
-
-
-def scan_analyzer(
-    settings: Settings, policy: EgressPolicy, header: list[str], rate: float | None
-) -> SitemapAnalyzer:
-    """The analyzer of a scan, with the proxy, headers and rate of its options."""
-    proxy = configured_proxy(settings)
-    if proxy is not None:
-        print_message(f"Using the proxy {proxy}, which resolves the host names.")
-    return SitemapAnalyzer(
-        policy,
-        _scan_politeness(settings, rate),
-        user_agent=settings.user_agent,
-        headers=_request_headers(header, policy),
-        proxy=proxy,
-        resolver=DnsResolver(settings.name_servers),
-    )
-
-
-def _request_headers(lines: list[str], policy: EgressPolicy) -> dict[str, str]:
-    """The headers given by `--header`, which a scan sends to allowed hosts only."""
-    with _name_option("--header"):
-        headers = read_header_lines(lines)
-    if headers and not policy.rules:
-        raise ConfigurationError("Headers are sent only to hosts given with --allow.")
-    return headers
-
-
-def _scan_politeness(settings: Settings, rate: float | None) -> Politeness:
-    """The request rate of a scan: that of `--rate`, or that of the settings."""
-    if rate is not None:
-        # An explicit rate applies to every host.
-        return Politeness(1 / rate, settings.host_connections, exempt_own=False)
-    return Politeness(settings.host_delay, settings.host_connections)
-
-
-STREAMED = frozenset({ScanFormat.URLS, ScanFormat.JSONL, ScanFormat.CSV})
-
-
 @dataclass(frozen=True, slots=True)
 class ScanRequest:
     """What one `siteatlas scan` writes, in which format and where, and what counts as a failure.
@@ -258,3 +193,62 @@ class ScanRequest:
         return self.fail_on.counts_as_failure(
             partial=report.partial, problems=bool(report.problems)
         )
+
+
+def scan_format(format: ScanFormat | None, *, as_json: bool) -> ScanFormat:
+    """The output format of a scan from `--format` and `--json`; raises InputError for two."""
+    if not as_json:
+        return format or ScanFormat.TABLE
+    if format not in {None, ScanFormat.JSON}:
+        raise InputError(f"--json and --format {format} cannot be combined.")
+    return ScanFormat.JSON
+
+
+def policy_with_allowed(usual: EgressPolicy, allow: list[str]) -> EgressPolicy:
+    """The egress policy of a scan, with the hosts given by `--allow`."""
+    if not allow:
+        return usual
+    with _naming_option("--allow"):
+        policy = usual.with_allowed(*allow)
+    print_message(f"Allowed for this scan: {', '.join(allow)}")
+    return policy
+
+
+def scan_analyzer(
+    settings: Settings, policy: EgressPolicy, header: list[str], rate: float | None
+) -> SitemapAnalyzer:
+    """The analyzer of a scan, with the proxy, headers and rate of its options."""
+    proxy = configured_proxy(settings)
+    if proxy is not None:
+        print_message(f"Using the proxy {proxy}, which resolves the host names.")
+    return SitemapAnalyzer(
+        policy,
+        _scan_politeness(settings, rate),
+        user_agent=settings.user_agent,
+        headers=_request_headers(header, policy),
+        proxy=proxy,
+        resolver=DnsResolver(settings.name_servers),
+    )
+
+
+def _request_headers(lines: list[str], policy: EgressPolicy) -> dict[str, str]:
+    with _naming_option("--header"):
+        headers = read_header_lines(lines)
+    if headers and not policy.rules:
+        raise ConfigurationError("Headers are sent only to hosts given with --allow.")
+    return headers
+
+
+def _scan_politeness(settings: Settings, rate: float | None) -> Politeness:
+    if rate is not None:
+        # An explicit rate applies to every host.
+        return Politeness(1 / rate, settings.host_connections, exempt_own=False)
+    return Politeness(settings.host_delay, settings.host_connections)
+
+
+@contextmanager
+def _naming_option(option: str) -> Iterator[None]:
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{option}: {error.message}") from error

@@ -1,7 +1,11 @@
-"""Where a scan writes its data: stdout, or a file that is created when it is complete.
+"""What a scan writes and where: formats, the entries they keep, and stdout or a file as a sink.
 
-Provides backpressure without blocking: a stalled pipe blocks only the writing thread, so that
-network timeouts can still tell a slow site from a slow reader.
+Entries are encoded a few hundred at a time and by column, because an object per entry takes three
+times as long; a chunk with unusual values is encoded entry by entry. Sinks give backpressure
+without blocking: a stalled pipe blocks only the thread that writes to it, so that network timeouts
+can still tell a slow site from a slow reader.
+
+Reader processes import this module too: they filter and encode the entries that they read.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ from siteatlas.cli.terminal.output import (
     terminal_safe_json,
     url_lines,
 )
+from siteatlas.cli.terminal.tables import console_for, terminal_table
 from siteatlas.errors import InputError, OutputClosed, OutputFailed
 from siteatlas.scanner.events import EncodedEntries, EntriesRead, EntryColumns
 from siteatlas.scanner.options import any_of_patterns
@@ -45,61 +50,74 @@ from siteatlas.scanner.reading.entries import listed_texts
 from siteatlas.scanner.report import CandidateSeen, ScanReport, SitemapSeen
 from siteatlas.text import csv_cell, is_plain_csv, printable
 
-MIDDLE, LAST = ("├── ", "│   "), ("└── ", "    ")
+FIELDS = ("url", "lastmod", "changefreq", "priority", "sitemap", "extras", "lastmod_text")
 
 
-def tree_text(report: ScanReport) -> bytes:
-    """The output of `siteatlas scan --format tree`: one line per document, nothing shortened."""
-    lines = [printable(f"{report.site}  {counted(report.url_count, 'URL')}")]
-    roots, children = families(report.sitemaps)
-    lines.extend(_branches(roots, children, ""))
-    unfetched = unfetched_children(report)
-    for position, child in enumerate(unfetched, start=1):
-        fork, _ = LAST if position == len(unfetched) else MIDDLE
-        lines.append(printable(f"    {fork}{child.url}  not fetched"))
-    return ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
+class ScanFormat(StrEnum):
+    """The output formats; `urls`, `jsonl` and `csv` are written while the scan runs."""
+
+    TABLE = "table"
+    TREE = "tree"
+    URLS = "urls"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
 
 
-def unfetched_children(report: ScanReport) -> list[CandidateSeen]:
-    """The sitemaps listed in a local index, which a scan does not fetch."""
-    return [
-        candidate for candidate in report.candidates if candidate.reason == ProblemCode.NOT_FETCHED
-    ]
+# Receives the name of the site and some of its entries.
+EntryEncoder = Callable[[str, EntriesRead], bytes]
+ReportEncoder = Callable[[ScanReport], bytes]
 
 
-def families(
-    sitemaps: Sequence[SitemapSeen],
-) -> tuple[list[SitemapSeen], dict[str, list[SitemapSeen]]]:
-    """The documents without a parent in the list, and the children of the others."""
-    urls = {sitemap.url for sitemap in sitemaps}
-    roots: list[SitemapSeen] = []
-    children: dict[str, list[SitemapSeen]] = defaultdict(list)
-    for sitemap in sitemaps:
-        parent = sitemap.parent
-        if parent is not None and parent in urls and parent != sitemap.url:
-            children[parent].append(sitemap)
-        else:
-            roots.append(sitemap)
-    return roots, children
+def encode_nothing(_site: str, _event: EntriesRead) -> bytes:
+    """For formats that print their result at the end."""
+    return b""
 
 
-def describe(sitemap: SitemapSeen) -> str:
-    """One document in a line: its URL, what was read from it, and what went wrong."""
-    words = [counted(sitemap.url_count, "URL") if sitemap.type != "index" else "index"]
-    if sitemap.error_code:
-        words.append(f"{sitemap.outcome}: {sitemap.error_code}")
-    return printable(f"{sitemap.url}  {', '.join(words)}")
+def report_nothing(_report: ScanReport) -> bytes:
+    """For formats that are written while the scan runs."""
+    return b""
 
 
-def _branches(
-    sitemaps: Sequence[SitemapSeen], children: dict[str, list[SitemapSeen]], indent: str
-) -> Iterator[str]:
-    """The lines of `siteatlas scan --format tree` for these sitemaps and their children."""
-    for position, sitemap in enumerate(sitemaps, start=1):
-        fork, below = LAST if position == len(sitemaps) else MIDDLE
-        yield indent + fork + describe(sitemap)
-        # Taken out, so that indexes that name each other cannot loop forever.
-        yield from _branches(children.pop(sitemap.url, []), children, indent + below)
+@dataclass(frozen=True, slots=True)
+class ScanEncoders:
+    """The encoders of one format: a head, chunks of entries, a report for each site, a tail."""
+
+    entries: EntryEncoder = encode_nothing
+    report: ReportEncoder = report_nothing
+    head: bytes = b""
+    tail: bytes = b""
+
+
+def encoders_for(format: ScanFormat, *, many: bool, terminal: bool) -> ScanEncoders:
+    """The encoders of a format for one site or several; a terminal gets drawn tables."""
+    match format:
+        case ScanFormat.URLS:
+            return ScanEncoders(entries=encode_urls)
+        case ScanFormat.JSONL:
+            return ScanEncoders(entries=encode_objects_of_site if many else encode_objects)
+        case ScanFormat.CSV:
+            encode = encode_csv_of_site if many else encode_csv
+            return ScanEncoders(entries=encode, head=csv_head(with_site=many))
+        case ScanFormat.TREE:
+            return ScanEncoders(report=tree_text)
+        case ScanFormat.TABLE:
+            return ScanEncoders(report=_drawn_sitemaps if terminal else _plain_sitemaps)
+        case ScanFormat.JSON if many:
+            return _report_list_encoders()
+        case ScanFormat.JSON:
+            return ScanEncoders(report=lambda report: json_bytes(report, indented=terminal))
+
+
+def _report_list_encoders() -> ScanEncoders:
+    written = 0
+
+    def encode(report: ScanReport) -> bytes:
+        nonlocal written
+        written += 1
+        return (b"," if written > 1 else b"") + json_bytes(report)
+
+    return ScanEncoders(report=encode, head=b'{"items":[', tail=b'],"next_cursor":null}\n')
 
 
 @dataclass(slots=True)
@@ -159,28 +177,24 @@ class EntryFilter:
         return lastmod >= self.since
 
 
-FIELDS = ("url", "lastmod", "changefreq", "priority", "sitemap", "extras", "lastmod_text")
-SITE = "site"
-LINE_OPTIONS = JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE
-ESCAPED_IN_JSON = re.compile(r"[\"\\\x00-\x1f\ud800-\udfff]")
-UNESCAPED_IN_JSON = bytes(set(range(0x20, 0x7F)) - set(b'"\\'))
-PLAIN_DATES = re.compile(r"(?:[0-9][0-9T:.Z-]*,)*")
+class SiteEncoder:
+    """Filters and encodes entries of one site as `ScanRunner` does, in a reader process."""
 
-# Receives the name of the site and some of its entries.
-EntryEncoder = Callable[[str, EntriesRead], bytes]
-# A column of texts, or one text that is the same for every entry.
-Part = str | Sequence[str]
+    def __init__(self, site: str, encode: EntryEncoder, wanted: EntryFilter) -> None:
+        self._site = site
+        self._encode = encode
+        self._wanted = wanted
 
-
-def csv_head(*, with_site: bool = False) -> bytes:
-    """The header line of `siteatlas scan --format csv`."""
-    names = (SITE, *FIELDS) if with_site else FIELDS
-    return (",".join(f'"{name}"' for name in names) + "\r\n").encode()
-
-
-def encode_nothing(_site: str, _event: EntriesRead) -> bytes:
-    """For formats that print their result at the end."""
-    return b""
+    def __call__(self, event: EntriesRead) -> EncodedEntries:
+        undated_before = self._wanted.undated
+        columns = self._wanted.apply(event.columns)
+        return EncodedEntries(
+            data=self._encode(self._site, EntriesRead(event.url, columns)),
+            found=len(event.columns),
+            kept=len(columns),
+            dated=len(columns) - columns.lastmods.count(None),
+            undated=self._wanted.undated - undated_before,
+        )
 
 
 def encode_urls(_site: str, event: EntriesRead) -> bytes:
@@ -208,16 +222,28 @@ def encode_csv_of_site(site: str, event: EntriesRead) -> bytes:
     return csv_lines(event.url, event.columns, site=site)
 
 
+def csv_head(*, with_site: bool = False) -> bytes:
+    """The header line of `siteatlas scan --format csv`."""
+    names = ("site", *FIELDS) if with_site else FIELDS
+    return (",".join(f'"{name}"' for name in names) + "\r\n").encode()
+
+
+# A column of texts, or one text that is the same for every entry.
+Part = str | Sequence[str]
+ESCAPED_IN_JSON = re.compile(r"[\"\\\x00-\x1f\ud800-\udfff]")
+UNESCAPED_IN_JSON = bytes(set(range(0x20, 0x7F)) - set(b'"\\'))
+PLAIN_DATES = re.compile(r"(?:[0-9][0-9T:.Z-]*,)*")
+
+
 def object_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None) -> bytes:
     """Entries as JSON lines, with the field names of the API; harmless on a terminal."""
     if not columns.urls:
         return b""
     if not _is_plain_json(columns.urls):
-        of_site = {} if site is None else {SITE: site}
-        rows = _rows_encoders(sitemap, columns)
-        return terminal_safe_json(b"".join(_object_line(row, of_site) for row in rows))
+        of_site = {} if site is None else {"site": site}
+        return terminal_safe_json(_escaped_object_lines(sitemap, columns, of_site))
     parts: list[Part] = [
-        "{" if site is None else f'{{"{SITE}":{_json_value(site)},',
+        "{" if site is None else f'{{"site":{_json_value(site)},',
         '"url":"',
         columns.urls,
         '","lastmod":',
@@ -229,10 +255,34 @@ def object_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None
         f',"sitemap":{_json_value(sitemap)},"extras":',
         _extras_json(columns.extras),
         ',"lastmod_text":',
-        _listed_texts(columns),
+        _listed_json(columns),
         "}\n",
     ]
     return terminal_safe_json(_interleave(parts, len(columns)))
+
+
+def _is_plain_json(urls: list[str]) -> bool:
+    joined = "".join(urls)
+    if joined.isascii():
+        return not joined.encode().translate(None, UNESCAPED_IN_JSON)
+    return ESCAPED_IN_JSON.search(joined) is None
+
+
+def _escaped_object_lines(sitemap: str, columns: EntryColumns, of_site: dict[str, str]) -> bytes:
+    rows = zip(
+        columns.urls,
+        columns.lastmods,
+        columns.changefreqs,
+        columns.priorities,
+        repeat(sitemap, len(columns)),
+        columns.extras,
+        listed_texts(columns.lastmods, columns.listed_lastmods()),
+        strict=True,
+    )
+    options = JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE
+    return b"".join(
+        orjson.dumps(of_site | dict(zip(FIELDS, row, strict=True)), option=options) for row in rows
+    )
 
 
 def csv_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None) -> bytes:
@@ -255,18 +305,10 @@ def csv_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None) -
         f'",{csv_cell(output_line(sitemap))},',
         _extras_csv(columns.extras),
         ",",
-        _listed_cells(columns),
+        _listed_csv(columns),
         "\r\n",
     ]
     return _interleave(parts, len(columns))
-
-
-def _is_plain_json(urls: list[str]) -> bool:
-    """Whether these scanned URLs need no escaping in JSON."""
-    joined = "".join(urls)
-    if joined.isascii():
-        return not joined.encode().translate(None, UNESCAPED_IN_JSON)
-    return ESCAPED_IN_JSON.search(joined) is None
 
 
 def _interleave(parts: Sequence[Part], count: int) -> bytes:
@@ -285,7 +327,6 @@ def _interleave(parts: Sequence[Part], count: int) -> bytes:
 
 
 def _json_value(value: object) -> str:
-    """One field of a scanned entry as JSON, for the output of a scan."""
     return orjson.dumps(value, option=JSON_OPTIONS).decode()
 
 
@@ -297,33 +338,26 @@ def _json_values(values: Sequence[object]) -> Part:
 
 
 def _csv_values(texts: Part) -> Part:
-    """A column of scanned entries as CSV, from its JSON values."""
+    """A column as CSV, from its JSON: without quotes, and empty for null."""
     if isinstance(texts, str):
-        return _csv_value(texts)
-    return list(map(_csv_value, texts))
-
-
-def _csv_value(text: str) -> str:
-    """One field of a scanned entry as CSV: its JSON without quotes, or empty for null."""
-    return "" if text == "null" else text.strip('"')
+        return "" if texts == "null" else texts.strip('"')
+    return ["" if text == "null" else text.strip('"') for text in texts]
 
 
 def _extras_json(extras: Sequence[dict[str, Any] | None]) -> Part:
-    """The extras of scanned entries as JSON, for `siteatlas scan --format jsonl`."""
     if extras.count(None) == len(extras):
         return "null"
     return list(map(_json_value, extras))
 
 
 def _extras_csv(extras: Sequence[dict[str, Any] | None]) -> Part:
-    """The extras of scanned entries as CSV cells, for `siteatlas scan --format csv`."""
     if extras.count(None) == len(extras):
         return '""'
-    return ['""' if e is None else csv_cell(_extras_csv_text(e)) for e in extras]
+    encoded = (None if e is None else orjson.dumps(e, option=JSON_OPTIONS) for e in extras)
+    return ['""' if e is None else csv_cell(terminal_safe_json(e).decode()) for e in encoded]
 
 
-def _listed_texts(columns: EntryColumns) -> Part:
-    """The column `lastmod_text` of scanned entries as JSON."""
+def _listed_json(columns: EntryColumns) -> Part:
     texts = listed_texts(columns.lastmods, columns.listed_lastmods())
     if texts.count(None) == len(texts):
         return "null"
@@ -332,8 +366,7 @@ def _listed_texts(columns: EntryColumns) -> Part:
     return list(map(_json_value, texts))
 
 
-def _listed_cells(columns: EntryColumns) -> Part:
-    """The column `lastmod_text` of scanned entries as CSV cells."""
+def _listed_csv(columns: EntryColumns) -> Part:
     texts = listed_texts(columns.lastmods, columns.listed_lastmods())
     if texts.count(None) == len(texts):
         return '""'
@@ -343,65 +376,7 @@ def _listed_cells(columns: EntryColumns) -> Part:
 
 
 def _are_plain_dates(texts: Sequence[str | None]) -> bool:
-    """Whether these `lastmod` texts need no escaping in JSON and CSV."""
     return PLAIN_DATES.fullmatch("".join([f"{text}," for text in texts if text])) is not None
-
-
-def _extras_csv_text(value: object) -> str:
-    """The extras of one scanned entry as text for its CSV cell."""
-    return terminal_safe_json(orjson.dumps(value, option=JSON_OPTIONS)).decode()
-
-
-def _rows_encoders(sitemap: str, columns: EntryColumns) -> Sequence[tuple[object, ...]]:
-    """Scanned entries as rows in the order of `FIELDS`, for `siteatlas scan --format jsonl`."""
-    return list(
-        zip(
-            columns.urls,
-            columns.lastmods,
-            columns.changefreqs,
-            columns.priorities,
-            repeat(sitemap, len(columns)),
-            columns.extras,
-            listed_texts(columns.lastmods, columns.listed_lastmods()),
-            strict=True,
-        )
-    )
-
-
-def _object_line(row: tuple[object, ...], of_site: dict[str, str]) -> bytes:
-    """One scanned entry as a JSON line, for `siteatlas scan --format jsonl`."""
-    return orjson.dumps(of_site | dict(zip(FIELDS, row, strict=True)), option=LINE_OPTIONS)
-
-
-class SiteEncoder:
-    """Filters and encodes entries of one site as `ScanRunner` does, in a reader process."""
-
-    def __init__(self, site: str, encode: EntryEncoder, wanted: EntryFilter) -> None:
-        self._site = site
-        self._encode = encode
-        self._wanted = wanted
-
-    def __call__(self, event: EntriesRead) -> EncodedEntries:
-        undated_before = self._wanted.undated
-        columns = self._wanted.apply(event.columns)
-        return EncodedEntries(
-            data=self._encode(self._site, EntriesRead(event.url, columns)),
-            found=len(event.columns),
-            kept=len(columns),
-            dated=len(columns) - columns.lastmods.count(None),
-            undated=self._wanted.undated - undated_before,
-        )
-
-
-class ScanFormat(StrEnum):
-    """The output formats; `urls`, `jsonl` and `csv` are written while the scan runs."""
-
-    TABLE = "table"
-    TREE = "tree"
-    URLS = "urls"
-    JSON = "json"
-    JSONL = "jsonl"
-    CSV = "csv"
 
 
 SITEMAP_COLUMNS = [
@@ -413,59 +388,24 @@ SITEMAP_COLUMNS = [
     Column("ERROR"),
 ]
 
-ReportEncoder = Callable[[ScanReport], bytes]
+
+def _plain_sitemaps(report: ScanReport) -> bytes:
+    if not report.sitemaps:
+        return b""
+    cells = [[cell_text(value) for value in row] for row in _sitemap_rows(report)]
+    return plain_table(SITEMAP_COLUMNS, cells).encode()
 
 
-def report_nothing(_report: ScanReport) -> bytes:
-    """For formats that are written while the scan runs."""
-    return b""
+def _drawn_sitemaps(report: ScanReport) -> bytes:
+    if not report.sitemaps:
+        return b""
+    console = console_for(sys.stdout)
+    with console.capture() as capture:
+        console.print(terminal_table(SITEMAP_COLUMNS, _sitemap_rows(report), console.width))
+    return capture.get().encode()
 
 
-@dataclass(frozen=True, slots=True)
-class ScanEncoders:
-    """The encoders of one format: a head, chunks of entries, a report for each site, a tail."""
-
-    entries: EntryEncoder = encode_nothing
-    report: ReportEncoder = report_nothing
-    head: bytes = b""
-    tail: bytes = b""
-
-
-def encoders_for(format: ScanFormat, *, many: bool, terminal: bool) -> ScanEncoders:
-    """The encoders of a format for one site or several; a terminal gets drawn tables."""
-    match format:
-        case ScanFormat.URLS:
-            return ScanEncoders(entries=encode_urls)
-        case ScanFormat.JSONL:
-            return ScanEncoders(entries=encode_objects_of_site if many else encode_objects)
-        case ScanFormat.CSV:
-            encode = encode_csv_of_site if many else encode_csv
-            return ScanEncoders(entries=encode, head=csv_head(with_site=many))
-        case ScanFormat.TREE:
-            return ScanEncoders(report=tree_text)
-        case ScanFormat.TABLE:
-            return ScanEncoders(report=_drawn_sitemaps if terminal else _plain_sitemaps)
-        case ScanFormat.JSON if many:
-            return _report_list_encoders()
-        case ScanFormat.JSON:
-            return ScanEncoders(report=lambda report: json_bytes(report, indented=terminal))
-
-
-def _report_list_encoders() -> ScanEncoders:
-    """The encoders of `siteatlas scan --format json` for several sites: one list of reports."""
-    written = 0
-
-    def encode(report: ScanReport) -> bytes:
-        """Encode the report of one site as the next item of a JSON list."""
-        nonlocal written
-        written += 1
-        return (b"," if written > 1 else b"") + json_bytes(report)
-
-    return ScanEncoders(report=encode, head=b'{"items":[', tail=b'],"next_cursor":null}\n')
-
-
-def _rows_formats(report: ScanReport) -> list[list[object]]:
-    """The rows of the sitemap table that `siteatlas scan` prints."""
+def _sitemap_rows(report: ScanReport) -> list[list[object]]:
     rows: list[list[object]] = [
         [s.url, s.type, s.discovery_method, s.url_count, s.outcome, s.error_code]
         for s in report.sitemaps
@@ -475,25 +415,61 @@ def _rows_formats(report: ScanReport) -> list[list[object]]:
     ]
 
 
-def _plain_sitemaps(report: ScanReport) -> bytes:
-    """The sitemap table of `siteatlas scan` as plain text, for a file or a pipe."""
-    if not report.sitemaps:
-        return b""
-    cells = [[cell_text(value) for value in row] for row in _rows_formats(report)]
-    return plain_table(SITEMAP_COLUMNS, cells).encode()
+def unfetched_children(report: ScanReport) -> list[CandidateSeen]:
+    """The sitemaps listed in a local index, which a scan does not fetch."""
+    return [
+        candidate for candidate in report.candidates if candidate.reason == ProblemCode.NOT_FETCHED
+    ]
 
 
-def _drawn_sitemaps(report: ScanReport) -> bytes:
-    """The sitemap table of `siteatlas scan`, fitted to the terminal."""
-    if not report.sitemaps:
-        return b""
-    # Late, because rich is needed on a terminal only.
-    from siteatlas.cli.terminal.tables import console_for, terminal_table
+# The fork of a tree, and what stands below it.
+MIDDLE, LAST = ("├── ", "│   "), ("└── ", "    ")
 
-    console = console_for(sys.stdout)
-    with console.capture() as capture:
-        console.print(terminal_table(SITEMAP_COLUMNS, _rows_formats(report), console.width))
-    return capture.get().encode()
+
+def tree_text(report: ScanReport) -> bytes:
+    """The output of `siteatlas scan --format tree`: one line per document, nothing shortened."""
+    lines = [printable(f"{report.site}  {counted(report.url_count, 'URL')}")]
+    roots, children = families(report.sitemaps)
+    lines.extend(_branches(roots, children, ""))
+    unfetched = unfetched_children(report)
+    for position, child in enumerate(unfetched, start=1):
+        fork, _ = LAST if position == len(unfetched) else MIDDLE
+        lines.append(printable(f"    {fork}{child.url}  not fetched"))
+    return ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
+
+
+def _branches(
+    sitemaps: Sequence[SitemapSeen], children: dict[str, list[SitemapSeen]], indent: str
+) -> Iterator[str]:
+    for position, sitemap in enumerate(sitemaps, start=1):
+        fork, below = LAST if position == len(sitemaps) else MIDDLE
+        yield indent + fork + describe(sitemap)
+        # Taken out, so that indexes that name each other cannot loop forever.
+        yield from _branches(children.pop(sitemap.url, []), children, indent + below)
+
+
+def families(
+    sitemaps: Sequence[SitemapSeen],
+) -> tuple[list[SitemapSeen], dict[str, list[SitemapSeen]]]:
+    """The documents without a parent in the list, and the children of the others."""
+    urls = {sitemap.url for sitemap in sitemaps}
+    roots: list[SitemapSeen] = []
+    children: dict[str, list[SitemapSeen]] = defaultdict(list)
+    for sitemap in sitemaps:
+        parent = sitemap.parent
+        if parent is not None and parent in urls and parent != sitemap.url:
+            children[parent].append(sitemap)
+        else:
+            roots.append(sitemap)
+    return roots, children
+
+
+def describe(sitemap: SitemapSeen) -> str:
+    """One document in a line: its URL, what was read from it, and what went wrong."""
+    words = [counted(sitemap.url_count, "URL") if sitemap.type != "index" else "index"]
+    if sitemap.error_code:
+        words.append(f"{sitemap.outcome}: {sitemap.error_code}")
+    return printable(f"{sitemap.url}  {', '.join(words)}")
 
 
 class DataSink(Protocol):
@@ -522,6 +498,29 @@ def open_sink(output: Path | None) -> DataSink:
         raise InputError(f"{output} cannot be written: {error.strerror}.") from error
 
 
+def _stdout_sink() -> DataSink:
+    sys.stdout.flush()
+    try:
+        descriptor = sys.stdout.fileno()
+    except OSError:
+        return DirectSink(sys.stdout.buffer.write)
+    if _may_stall(descriptor):
+        return ThreadSink(descriptor)
+    return DirectSink(lambda data: write_chunk(descriptor, data))
+
+
+def _file_sink(path: Path) -> DataSink:
+    if path.exists() and not path.is_file():
+        return ThreadSink(os.open(path, os.O_WRONLY))
+    return FileSink(path.resolve())
+
+
+def _may_stall(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    device = stat.S_ISCHR(mode) and not os.isatty(descriptor)
+    return not (stat.S_ISREG(mode) or device)
+
+
 class DirectSink:
     """Writes at once; for what cannot stall: files and devices that are no terminals."""
 
@@ -532,7 +531,6 @@ class DirectSink:
         """Return at once; this output never stalls."""
 
     def put(self, data: bytes) -> None:
-        """Write the chunk."""
         try:
             self._write(data)
         except OSError as error:
@@ -571,14 +569,12 @@ class ThreadSink:
             self._pending = self._thread.submit(lambda: write_chunk(self._descriptor, data))
 
     async def close(self, *, keep: bool) -> None:  # noqa: ARG002
-        """Wait for the last chunk."""
         await self.ready()
 
     def abandon(self) -> None:
         """Do nothing: a chunk of scan output in the thread cannot be withdrawn."""
 
     def _record_write_error(self, error: BaseException | None) -> None:
-        """Keep the error of the thread that writes the output of a scan, and write no more."""
         if not isinstance(error, OSError):
             return
         self._error = _output_error(error)
@@ -600,7 +596,6 @@ class FileSink(DirectSink):
         super().__init__(lambda data: write_chunk(self._file.fileno(), data))
 
     async def close(self, *, keep: bool) -> None:
-        """Move the file into place, or delete it."""
         self._file.close()
         try:
             if keep:
@@ -611,7 +606,6 @@ class FileSink(DirectSink):
             raise _output_error(error) from error
 
     def abandon(self) -> None:
-        """Delete the unfinished output file of the scan."""
         self._unfinished.unlink(missing_ok=True)
 
 
@@ -625,34 +619,7 @@ def write_chunk(descriptor: int, data: bytes) -> None:
             select.select([], [descriptor], [])
 
 
-def _stdout_sink() -> DataSink:
-    """Stdout as a sink of scan output; a thread writes to it if its reader may stall."""
-    sys.stdout.flush()
-    try:
-        descriptor = sys.stdout.fileno()
-    except OSError:
-        return DirectSink(sys.stdout.buffer.write)
-    if _may_stall(descriptor):
-        return ThreadSink(descriptor)
-    return DirectSink(lambda data: write_chunk(descriptor, data))
-
-
-def _file_sink(path: Path) -> DataSink:
-    """The sink for `siteatlas scan --output`: a regular file, or a device or pipe."""
-    if path.exists() and not path.is_file():
-        return ThreadSink(os.open(path, os.O_WRONLY))
-    return FileSink(path.resolve())
-
-
-def _may_stall(descriptor: int) -> bool:
-    """Whether a write of scan output may block: not to a regular file or /dev/null."""
-    mode = os.fstat(descriptor).st_mode
-    device = stat.S_ISCHR(mode) and not os.isatty(descriptor)
-    return not (stat.S_ISREG(mode) or device)
-
-
 def _output_error(error: OSError) -> OutputClosed | OutputFailed:
-    """The error that ends a scan whose output cannot be written."""
     if isinstance(error, BrokenPipeError):
         return OutputClosed()
     return OutputFailed(f"The output cannot be written: {error.strerror}.")

@@ -1,6 +1,7 @@
 """Runs the scans of one or several targets and writes their output as one stream.
 
-An interrupt only stops the reading: what was found so far is written as usual.
+A target is a site, a sitemap or a local file; `ScanTargets` makes them of what was typed. An
+interrupt only stops the reading: what was found so far is written as usual.
 """
 
 from __future__ import annotations
@@ -49,66 +50,8 @@ from siteatlas.scanner.events import EntriesRead, ProblemSeen, ScanEvent
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.report import ReportBuilder
 
-# Each takes 34 MB; with a second one, a scan would need all the memory that it may take.
-USUAL_READERS = 1
-
-
-class ScanReaders(NamedTuple):
-    """The reader processes of one command, for all its sites."""
-
-    pool: ReaderPool
-    encode: EntryEncoder
-    wanted: EntryFilter
-
-    def of_site(self, site: str) -> RemoteReaders:
-        """The reader processes for a scan of this site."""
-        return RemoteReaders(self.pool, SiteEncoder(site, self.encode, self.wanted))
-
-
-def reader_count(processes: int | None, max_urls: int | None) -> int:
-    """How many processes may read documents beside the first one.
-
-    None of them with `--max-urls`: they would read more than is wanted.
-    """
-    if max_urls is not None:
-        return 0
-    if processes is not None:
-        return processes - 1
-    return min(USUAL_READERS, _cores() - 1)
-
-
-def _cores() -> int:
-    """How many cores `siteatlas scan` may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-SITEMAP_ENDINGS = (".xml", ".gz", ".txt", ".rss", ".atom")
-PATH_STARTS = ("./", "../", "/", "~/")
-
-
-def local_path(text: str) -> Path | None:
-    """The local file that a target of `siteatlas scan` names; None if it names a site.
-
-    A path is a file, and so is the bare name of one that exists. A directory is refused, unless
-    its bare name may be a site: mirrors are kept in folders such as `example.com`.
-    """
-    is_path = text.startswith(PATH_STARTS)
-    path = Path(text).expanduser() if is_path else Path(text)
-    if (is_path or "." not in text.strip(".")) and text and os.path.isdir(path):  # noqa: PTH112
-        raise InputError(f"{text} is a directory, not a file.")
-    # Unlike its counterpart in pathlib, this does not raise for a name that is too long.
-    return path if is_path or os.path.isfile(path) else None  # noqa: PTH113
-
-
-def may_be_site(text: str) -> bool:
-    """Whether a target of `siteatlas scan` that is a file could also be the name of a site."""
-    is_file_only = text.startswith(PATH_STARTS) or text.lower().endswith(SITEMAP_ENDINGS)
-    return "." in text and not is_file_only
-
-
-NO_DOCUMENT = "--only needs the address of a sitemap, such as https://example.com/sitemap.xml."
+MAX_CONCURRENT_SCANS = 4
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,121 +62,6 @@ class ScanTarget:
     events: Callable[[], AsyncGenerator[ScanEvent, None]]
     typed: str = ""
     address: WebAddress | None = None
-
-
-class ScanTargets:
-    """Turns arguments into targets. Addresses are checked before any request.
-
-    `usual` is the policy of other commands, without what was allowed for this scan. With `only`,
-    an address means the one document there. `readers`, if set, may read documents of the sites.
-    """
-
-    def __init__(
-        self,
-        analyzer: SitemapAnalyzer,
-        policy: EgressPolicy,
-        usual: EgressPolicy,
-        options: ScanOptions,
-        *,
-        only: bool = False,
-    ) -> None:
-        self._analyzer = analyzer
-        self.policy = policy
-        self._usual = usual
-        self._options = options
-        self._only = only
-        self.worst_refusal = 0
-        self.readers: ScanReaders | None = None
-
-    def of(self, text: str) -> ScanTarget:
-        """The target of an argument; raises InputError for what is neither file nor site."""
-        path = local_path(text)
-        if path is None:
-            return self._site_target(text)
-        if may_be_site(text):
-            print_message(f"Reading the file {text}. The site of this name would be https://{text}")
-        return ScanTarget(str(path), lambda: read_local_file(path, self._options), text)
-
-    async def listed(self, sites: Sequence[str] = (STDIN,)) -> AsyncIterator[ScanTarget]:
-        """The targets given as arguments or on stdin, without duplicates.
-
-        An invalid one is reported, recorded in `worst_refusal` and skipped.
-        """
-        from_stdin = list(sites) == [STDIN]
-        seen: set[str] = set()
-        async for text in _stdin_sites() if from_stdin else _argument_sites(sites):
-            try:
-                target = self._site_target(text) if from_stdin else self.of(text)
-            except InputError as error:
-                print_scan_error(error, text, self.policy, may_be_file=not from_stdin)
-                self.worst_refusal = max(self.worst_refusal, error.exit_code)
-                continue
-            if target.name not in seen:
-                seen.add(target.name)
-                yield target
-
-    def say_how_to_watch(self, address: WebAddress) -> None:
-        """Print the command that watches a site, with the allow entries that only this scan had."""
-        command = f"siteatlas domains add {address.domain}"
-        if self._usual.is_own(address) or not self.policy.is_own(address):
-            print_message(f"Watch this site: {command}")
-            return
-        entries = shlex.quote(",".join(self.policy.for_site(address).entries))
-        print_message(f"Watch this site: SITEATLAS_EGRESS_ALLOW={entries} {command}")
-        print_message("The service that scans it needs the same SITEATLAS_EGRESS_ALLOW.")
-
-    def _site_target(self, text: str) -> ScanTarget:
-        """The target of a scan for the address of a site; raises InputError if not allowed."""
-        address = parse_site(text)
-        self.policy.check(address)
-        name = address.domain if address.is_site_root else address.url
-        options = self._options
-        if self._only:
-            if address.is_site_root:
-                raise InputError(NO_DOCUMENT)
-            options = replace(options, only_document=address.url)
-
-        def events() -> AsyncGenerator[ScanEvent, None]:
-            """Scan the site of this target."""
-            readers = self.readers.of_site(name) if self.readers else None
-            return self._analyzer.scan(address, options, readers=readers)
-
-        return ScanTarget(name, events, text, address)
-
-
-async def single_target(target: ScanTarget) -> AsyncIterator[ScanTarget]:
-    """The list of targets of a scan of one site or file."""
-    yield target
-
-
-async def _argument_sites(sites: Sequence[str]) -> AsyncIterator[str]:
-    """The sites among the arguments of a scan, as an asynchronous iterator."""
-    for site in sites:
-        yield site
-
-
-async def _stdin_sites() -> AsyncIterator[str]:
-    """The sites that `siteatlas scan -` reads from stdin."""
-    async for line in _stdin_lines():
-        if site := site_in_line(line):
-            yield site
-
-
-async def _stdin_lines() -> AsyncIterator[bytes]:
-    if is_terminal(sys.stdin):
-        print_message("Type one site per line; press Ctrl-D to finish.")
-    thread = DaemonWorker("list")
-    while line := await thread.submit(lambda: sys.stdin.buffer.readline(MAX_LINE_CHARS)):
-        yield line
-
-
-MAX_CONCURRENT_SCANS = 4
-
-Result = TypeVar("Result")
-
-
-class _Stopped(Exception):
-    """The runner was stopped before the work ended."""
 
 
 @dataclass(slots=True)
@@ -327,7 +155,6 @@ class ScanRunner:
         """The next target; None at the end of the list or when the runner is stopped."""
 
         async def read_target() -> ScanTarget | None:
-            """Wait for the next target of `siteatlas scan`."""
             return await anext(targets, None)
 
         try:
@@ -336,7 +163,6 @@ class ScanRunner:
             return None
 
     async def _run_one(self, target: ScanTarget) -> None:
-        """Scan one target of `siteatlas scan` within its timeout and write its report."""
         run = ScanRun(target, ReportBuilder(target.name))
         self.active.append(run)
         limit = asyncio.timeout(self._timeout)
@@ -364,7 +190,6 @@ class ScanRunner:
             await self._write(data)
 
     async def _consume(self, run: ScanRun) -> None:
-        """Read the events of a target, build its report and write the entries that are kept."""
         builder, sink, encode = run.builder, self._sink, self._form.entries
         async with aclosing(run.target.events()) as events:
             async for event in events:
@@ -382,7 +207,6 @@ class ScanRunner:
         builder.report.status = "completed"
 
     def _wanted_of(self, event: ScanEvent, builder: ReportBuilder) -> ScanEvent:
-        """A scan event, reduced to the entries that the filters and `--max-urls` keep."""
         if not isinstance(event, EntriesRead) or self._wanted.keeps_all:
             return event
         if event.encoded is not None:
@@ -394,7 +218,6 @@ class ScanRunner:
         return EntriesRead(event.url, columns)
 
     async def _write(self, data: bytes) -> None:
-        """Write a chunk of scan output as soon as the sink is ready."""
         await self._sink.ready()
         self._sink.put(data)
 
@@ -417,8 +240,163 @@ class ScanRunner:
 
 
 async def _wait_for_finished_scans(running: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
-    """Wait until one of the concurrently running targets has ended; the others are returned."""
     done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         task.result()
     return running
+
+
+class _Stopped(Exception):
+    """The runner was stopped before the work ended."""
+
+
+class ScanTargets:
+    """Turns arguments into targets. Addresses are checked before any request.
+
+    `usual` is the policy of other commands, without what was allowed for this scan. With `only`,
+    an address means the one document there. `readers`, if set, may read documents of the sites.
+    """
+
+    def __init__(
+        self,
+        analyzer: SitemapAnalyzer,
+        policy: EgressPolicy,
+        usual: EgressPolicy,
+        options: ScanOptions,
+        *,
+        only: bool = False,
+    ) -> None:
+        self._analyzer = analyzer
+        self.policy = policy
+        self._usual = usual
+        self._options = options
+        self._only = only
+        self.worst_refusal = 0
+        self.readers: ScanReaders | None = None
+
+    def of(self, text: str) -> ScanTarget:
+        """The target of an argument; raises InputError for what is neither file nor site."""
+        path = local_path(text)
+        if path is None:
+            return self._site_target(text)
+        if may_be_site(text):
+            print_message(f"Reading the file {text}. The site of this name would be https://{text}")
+        return ScanTarget(str(path), lambda: read_local_file(path, self._options), text)
+
+    async def listed(self, sites: Sequence[str] = (STDIN,)) -> AsyncIterator[ScanTarget]:
+        """The targets given as arguments or on stdin, without duplicates.
+
+        An invalid one is reported, recorded in `worst_refusal` and skipped.
+        """
+        from_stdin = list(sites) == [STDIN]
+        seen: set[str] = set()
+        async for text in _stdin_sites() if from_stdin else _argument_sites(sites):
+            try:
+                target = self._site_target(text) if from_stdin else self.of(text)
+            except InputError as error:
+                print_scan_error(error, text, self.policy, may_be_file=not from_stdin)
+                self.worst_refusal = max(self.worst_refusal, error.exit_code)
+                continue
+            if target.name not in seen:
+                seen.add(target.name)
+                yield target
+
+    def say_how_to_watch(self, address: WebAddress) -> None:
+        """Print the command that watches a site, with the allow entries that only this scan had."""
+        command = f"siteatlas domains add {address.domain}"
+        if self._usual.is_own(address) or not self.policy.is_own(address):
+            print_message(f"Watch this site: {command}")
+            return
+        entries = shlex.quote(",".join(self.policy.for_site(address).entries))
+        print_message(f"Watch this site: SITEATLAS_EGRESS_ALLOW={entries} {command}")
+        print_message("The service that scans it needs the same SITEATLAS_EGRESS_ALLOW.")
+
+    def _site_target(self, text: str) -> ScanTarget:
+        address = parse_site(text)
+        self.policy.check(address)
+        name = address.domain if address.is_site_root else address.url
+        options = self._options
+        if self._only:
+            if address.is_site_root:
+                raise InputError(
+                    "--only needs the address of a sitemap, such as https://example.com/sitemap.xml."
+                )
+            options = replace(options, only_document=address.url)
+
+        def events() -> AsyncGenerator[ScanEvent, None]:
+            readers = self.readers.of_site(name) if self.readers else None
+            return self._analyzer.scan(address, options, readers=readers)
+
+        return ScanTarget(name, events, text, address)
+
+
+async def single_target(target: ScanTarget) -> AsyncIterator[ScanTarget]:
+    yield target
+
+
+async def _argument_sites(sites: Sequence[str]) -> AsyncIterator[str]:
+    for site in sites:
+        yield site
+
+
+async def _stdin_sites() -> AsyncIterator[str]:
+    if is_terminal(sys.stdin):
+        print_message("Type one site per line; press Ctrl-D to finish.")
+    thread = DaemonWorker("list")
+    while line := await thread.submit(lambda: sys.stdin.buffer.readline(MAX_LINE_CHARS)):
+        if site := site_in_line(line):
+            yield site
+
+
+PATH_STARTS = ("./", "../", "/", "~/")
+
+
+def local_path(text: str) -> Path | None:
+    """The local file that a target of `siteatlas scan` names; None if it names a site.
+
+    A path is a file, and so is the bare name of one that exists. A directory is refused, unless
+    its bare name may be a site: mirrors are kept in folders such as `example.com`.
+    """
+    is_path = text.startswith(PATH_STARTS)
+    path = Path(text).expanduser() if is_path else Path(text)
+    if (is_path or "." not in text.strip(".")) and text and os.path.isdir(path):  # noqa: PTH112
+        raise InputError(f"{text} is a directory, not a file.")
+    # Unlike its counterpart in pathlib, this does not raise for a name that is too long.
+    return path if is_path or os.path.isfile(path) else None  # noqa: PTH113
+
+
+def may_be_site(text: str) -> bool:
+    """Whether a target of `siteatlas scan` that is a file could also be the name of a site."""
+    sitemap_endings = (".xml", ".gz", ".txt", ".rss", ".atom")
+    is_file_only = text.startswith(PATH_STARTS) or text.lower().endswith(sitemap_endings)
+    return "." in text and not is_file_only
+
+
+class ScanReaders(NamedTuple):
+    """The reader processes of one command, for all its sites."""
+
+    pool: ReaderPool
+    encode: EntryEncoder
+    wanted: EntryFilter
+
+    def of_site(self, site: str) -> RemoteReaders:
+        return RemoteReaders(self.pool, SiteEncoder(site, self.encode, self.wanted))
+
+
+def reader_count(processes: int | None, max_urls: int | None) -> int:
+    """How many processes may read documents beside the first one.
+
+    None of them with `--max-urls`: they would read more than is wanted.
+    """
+    if max_urls is not None:
+        return 0
+    if processes is not None:
+        return processes - 1
+    # Each takes 34 MB; with a second one, a scan would need all the memory that it may take.
+    return min(1, _cores() - 1)
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,7 +1,10 @@
-"""Decodes the bytes of a document to clean text, even if it declares a wrong encoding.
+"""From the bytes of a document as received to clean text, with the hashes that recognize it.
 
-A byte order mark takes precedence over the XML declaration, which takes precedence over the HTTP
-header.
+`Body` decompresses with strict limits. It detects gzip by its magic number only, because names and
+headers may be wrong. `TextDecoder` decodes even if a wrong encoding is declared: a byte order mark
+takes precedence over the XML declaration, and that over the HTTP header. `ContentHash` is what a
+later scan compares. Its wire part shows without decompressing that nothing changed; its content
+part is the same for every compression (decision 0031).
 """
 
 from __future__ import annotations
@@ -33,7 +36,6 @@ CHUNK_BYTES = 64 * 1024
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_WINDOW = 31
 MAX_LAYERS = 2
-READABLE_CODINGS = frozenset({"", "identity", "gzip", "x-gzip"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +85,18 @@ class Body:
         yield from self._apply_limits(self._layer.close())
 
     def _apply_limits(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """Pass on the decompressed chunks; raise if they exceed the limits of a document."""
         for chunk in chunks:
             self.decoded_bytes += len(chunk)
             self._sizes.check(self.decoded_bytes)
             yield chunk
+
+
+def _check_content_encoding(content_encoding: str) -> None:
+    codings = [coding.strip().lower() for coding in content_encoding.split(",")]
+    if len(codings) > MAX_LAYERS:
+        raise EncodingChain
+    if not {"", "identity", "gzip", "x-gzip"}.issuperset(codings):
+        raise EncodingUnsupported
 
 
 @dataclass(slots=True)
@@ -98,22 +107,11 @@ class _SizeCheck:
     wire_bytes: int = 0
 
     def check(self, output_bytes: int) -> None:
-        """Raise if so many bytes are too many for a document, or for the bytes received of it."""
         if output_bytes > self.limits.decoded_bytes:
             raise TooLarge
         is_large = output_bytes > self.limits.ratio_from_bytes
         if is_large and output_bytes > self.limits.ratio * self.wire_bytes:
             raise DecompressionBomb
-
-
-def _check_content_encoding(content_encoding: str) -> None:
-    """Raise for a document in a compression that `Body` cannot decompress."""
-    codings = [coding.strip().lower() for coding in content_encoding.split(",")]
-    if len(codings) > MAX_LAYERS:
-        raise EncodingChain
-    unreadable = [coding for coding in codings if coding not in READABLE_CODINGS]
-    if unreadable:
-        raise EncodingUnsupported
 
 
 class _GzipLayer:
@@ -131,7 +129,6 @@ class _GzipLayer:
 
     @property
     def is_gzip(self) -> bool:
-        """Whether the first bytes of the document have shown this layer to be gzip."""
         return self._gzip is not None
 
     @property
@@ -140,7 +137,6 @@ class _GzipLayer:
         return self._gzip is not None and self._gzip.ignores_rest
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The decompressed bytes of the document in this data."""
         if not self._sniffed:
             self._start += data
             if len(self._start) < len(GZIP_MAGIC):
@@ -151,7 +147,6 @@ class _GzipLayer:
         yield from self._decompress(data)
 
     def close(self) -> Iterator[bytes]:
-        """Yield the last bytes of the document; Truncated if a gzip member is incomplete."""
         if not self._sniffed and self._start:
             self._sniffed = True
             yield self._start
@@ -161,7 +156,6 @@ class _GzipLayer:
                 raise Truncated
 
     def _sniff(self, data: bytes) -> None:
-        """Detect by the first bytes of a document whether this layer is gzip."""
         self._sniffed = True
         if not data.startswith(GZIP_MAGIC):
             return
@@ -171,7 +165,6 @@ class _GzipLayer:
         self._inner = _GzipLayer(self._number + 1, self._tally, self._sizes)
 
     def _decompress(self, data: bytes) -> Iterator[bytes]:
-        """The bytes of the document, decompressed if this layer is gzip."""
         if self._gzip is None or self._inner is None:
             yield data
             return
@@ -199,7 +192,6 @@ class _GzipMembers:
 
     @property
     def at_end(self) -> bool:
-        """Whether the gzip stream may end here: no member is incomplete."""
         return self._member.eof or self.ignores_rest
 
     def inflate(self, data: bytes) -> Iterator[bytes]:
@@ -219,7 +211,6 @@ class _GzipMembers:
             yield chunk
 
     def _next_member(self, data: bytes) -> bytes:
-        """Begin the next gzip member if there is one; the data to decompress."""
         data = self._between + data
         self._between = b""
         if len(data) < len(GZIP_MAGIC):
@@ -237,7 +228,6 @@ class _GzipMembers:
         return data
 
     def _note_garbage(self) -> None:
-        """Record data after the last gzip member, which is ignored."""
         self.ignores_rest = True
         self._tally.note(ProblemCode.GZIP_TRAILING_GARBAGE)
 
@@ -256,66 +246,7 @@ class _GzipMembers:
         return bytes(saved)
 
 
-GZIP_HEADER_BYTES = 10
-# Where the header of a gzip file has the time at which it was compressed.
-GZIP_TIME = slice(4, 8)
-NO_TIME = bytes(4)
-SEPARATOR = "-"
-
-
-class ContentHash(NamedTuple):
-    """Both hashes of one complete read; `str` of it is stored and passed in events."""
-
-    content: str
-    wire: str
-
-    def __str__(self) -> str:
-        return f"{self.content}{SEPARATOR}{self.wire}"
-
-    @classmethod
-    def parse(cls, text: str | None) -> Self | None:
-        """The hashes in a stored text; None if it is not one."""
-        content, separator, wire = (text or "").partition(SEPARATOR)
-        return cls(content, wire) if content and separator and wire else None
-
-
-class WireHash:
-    """Hashes the bytes of a response as they arrive.
-
-    Compressing the same content again must not change the hash, so the time in the header of a gzip
-    file does not count. The character set that the response names does, because the text depends
-    on it.
-    """
-
-    def __init__(self, charset: str | None = None) -> None:
-        self._hash = xxhash.xxh3_128((charset or "").lower().encode())
-        self._start: bytes | None = b""
-
-    def update(self, chunk: bytes) -> None:
-        """Add the next bytes."""
-        if self._start is None:
-            self._hash.update(chunk)
-            return
-        self._start += chunk
-        if len(self._start) >= GZIP_HEADER_BYTES:
-            self._hash.update(_without_gzip_time(self._start))
-            self._start = None
-
-    def hexdigest(self) -> str:
-        """The hash of all bytes so far."""
-        whole = self._hash.copy()
-        whole.update(self._start or b"")
-        return whole.hexdigest()
-
-
-def _without_gzip_time(start: bytes) -> bytes:
-    """The start of a document, without the time if it is gzip."""
-    if not start.startswith(GZIP_MAGIC):
-        return start
-    return start[: GZIP_TIME.start] + NO_TIME + start[GZIP_TIME.stop :]
-
-
-HEAD_BYTES = 256
+LENIENT_BYTES = "siteatlas_cp1252"
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -331,51 +262,6 @@ WIDE_STARTS = (
     (b"h\x00t\x00", "utf-16-le"),
     (b"\x00h\x00t", "utf-16-be"),
 )
-DECLARATION = re.compile(rb"""<\?xml\s[^>]*?encoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']""")
-# Names of the standard. All others are sets of one byte per character, or Unicode.
-MULTI_BYTE = frozenset({"big5", "euc-jp", "euc-kr", "gb18030", "gbk", "iso-2022-jp", "shift_jis"})
-# Labels that the standard knows only to keep them from being used.
-UNUSABLE = frozenset({"replacement", "x-user-defined"})
-LATIN = frozenset({"ascii", "iso8859-1"})
-UNICODE = frozenset({"utf-8", "utf-16le", "utf-16be"})
-WIDE = re.compile(r"utf-(?:16|32)")
-WIDE_ORDER = re.compile(r"-[lb]e$")
-STRICT, LENIENT_BYTES, LENIENT_WIDE = "strict", "siteatlas_cp1252", "replace"
-SURROGATE_BYTES = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]|[\xc0\xc1][\x80-\xbf]")
-# In UTF-8 no character starts with any of these.
-NO_STARTS = re.compile(rb"[\x80-\xbf\xf5-\xff]+")
-AS_CP1252 = "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(0x100))
-REPLACEMENT = "\ufffd"
-# Each invalid byte costs a call of a Python function.
-LENIENT_PART_BYTES = 8 * 1024
-
-
-def _as_cp1252(error: UnicodeError) -> tuple[str, int]:
-    """Codec error handler: decode invalid bytes of a document as Windows-1252."""
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
-    disguised = SURROGATE_BYTES.match(error.object, error.start)
-    if disguised:
-        return REPLACEMENT, disguised.end()
-    wrong = error.object[error.start : error.end]
-    try:
-        text = wrong.decode("cp1252")
-    except UnicodeDecodeError:
-        text = wrong.decode("latin-1")
-    more = NO_STARTS.match(error.object, error.end) if error.encoding == "utf-8" else None
-    if more is None:
-        return text, error.end
-    return text + codecs.charmap_decode(more[0], STRICT, AS_CP1252)[0], more.end()
-
-
-codecs.register_error(LENIENT_BYTES, _as_cp1252)
-
-
-class CharacterSet(NamedTuple):
-    """A character set: its name in the WHATWG standard, and the codec that reads it."""
-
-    standard_name: str
-    codec: str
 
 
 class TextDecoder:
@@ -401,7 +287,7 @@ class TextDecoder:
         """
         if self._head is not None:
             self._head += data
-            if len(self._head) < HEAD_BYTES and not final:
+            if len(self._head) < 256 and not final:
                 yield "", True
                 return
             data, self._head = self._head, None
@@ -418,10 +304,10 @@ class TextDecoder:
         yield from parts
 
     def _decode_chosen(self, data: bytes, final: bool) -> Iterator[tuple[str, bool]]:
-        """The parts of the text of bytes whose encoding is certain."""
         text = ""
         is_whole = data.isascii() and not self._is_lenient
-        size = len(data) or 1 if is_whole else LENIENT_PART_BYTES
+        # Each invalid byte costs a call of a Python function.
+        size = len(data) or 1 if is_whole else 8 * 1024
         last = max(len(data) - 1, 0) // size * size
         for start in range(0, last, size):
             text += self._decode(data[start : start + size], final=False)
@@ -431,7 +317,6 @@ class TextDecoder:
         yield text + self._decode(data[last:], final), True
 
     def _decode_as_utf8(self, data: bytes, final: bool) -> str:
-        """Decode bytes of a document that declares another encoding but may be UTF-8."""
         self._utf8_seen = self._utf8_seen or not data.isascii()
         text = self._decoder.decode(data, final)
         if final and self._utf8_seen:
@@ -439,7 +324,6 @@ class TextDecoder:
         return text
 
     def _use_declared(self, codec: str) -> None:
-        """Decode the rest of the document as it declares, since it is not UTF-8."""
         self._tally.note(ProblemCode.ENCODING_NOT_UTF8, value=codec)
         self._decoder = _decoder(codec)
         self._decoder.errors = LENIENT_BYTES
@@ -447,11 +331,9 @@ class TextDecoder:
 
     @property
     def _is_lenient(self) -> bool:
-        """Whether invalid bytes were found."""
-        return self._decoder.errors != STRICT
+        return self._decoder.errors != "strict"
 
     def _decode(self, data: bytes, final: bool) -> str:
-        """Decode bytes of a document; at the first invalid ones, switch to a lenient decoder."""
         state = self._decoder.getstate()
         try:
             return self._decoder.decode(data, final)
@@ -463,7 +345,6 @@ class TextDecoder:
             return self._decoder.decode(data, final)
 
     def _choose(self, head: bytes) -> int:
-        """Choose the decoder; return the length of the byte order mark to skip."""
         self._lenient = LENIENT_BYTES
         for mark, name in BYTE_ORDER_MARKS:
             if head.startswith(mark):
@@ -478,43 +359,54 @@ class TextDecoder:
         return 0
 
     def _use_codec(self, name: str) -> None:
-        """Decode the document with this codec from its first byte."""
         self._decoder = _decoder(name)
-        self._lenient = LENIENT_WIDE if WIDE.match(name) else LENIENT_BYTES
+        self._lenient = "replace" if name.startswith(("utf-16", "utf-32")) else LENIENT_BYTES
         if name != "utf-8":
             self._tally.note(ProblemCode.ENCODING_NOT_UTF8, value=name)
 
     def _use_claim(self, head: bytes) -> None:
-        """Choose the codec by the XML declaration, else by the HTTP header."""
         declared = _declared_charset(head)
         claim = declared or self._http_charset
         if not claim:
             return
         self._note_conflict(declared, self._http_charset)
+        # Names of the standard. All others are sets of one byte per character, or Unicode.
+        east_asian = {"big5", "euc-jp", "euc-kr", "gb18030", "gbk", "iso-2022-jp", "shift_jis"}
         known = _character_set(claim)
         if known is None:
             self._tally.note(ProblemCode.ENCODING_UNKNOWN, value=claim)
-        elif known.standard_name in MULTI_BYTE:
+        elif known.standard_name in east_asian:
             self._use_codec(known.codec)
-        elif known.standard_name not in UNICODE:
-            self._instead = "cp1252" if known.codec in LATIN else known.codec
+        elif known.standard_name not in {"utf-8", "utf-16le", "utf-16be"}:
+            self._instead = "cp1252" if known.codec in {"ascii", "iso8859-1"} else known.codec
 
     def _note_conflict(self, *claims: str | None) -> None:
-        """Count sources that name different encodings; ASCII agrees with most."""
         known = [_character_set(claim) for claim in claims if claim]
-        families = {WIDE_ORDER.sub("", one.codec) for one in known if one} - {"ascii"}
+        families = {one.codec.removesuffix("-le").removesuffix("-be") for one in known if one}
+        families.discard("ascii")
         if len(families) > 1:
             self._tally.note(ProblemCode.ENCODING_CONFLICT, value=", ".join(filter(None, claims)))
 
 
+class CharacterSet(NamedTuple):
+    """A character set: its name in the WHATWG standard, and the codec that reads it."""
+
+    standard_name: str
+    codec: str
+
+
+_match_declaration = re.compile(
+    rb"""<\?xml\s[^>]*?encoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']"""
+).match
+
+
 def _declared_charset(head: bytes) -> str | None:
-    match = DECLARATION.match(head.lstrip())
+    match = _match_declaration(head.lstrip())
     return match[1].decode() if match else None
 
 
 def _decoder(name: str) -> codecs.IncrementalDecoder:
-    """A decoder for the text of a document that raises on invalid bytes."""
-    return codecs.getincrementaldecoder(name)(STRICT)
+    return codecs.getincrementaldecoder(name)("strict")
 
 
 def _character_set(label: str) -> CharacterSet | None:
@@ -526,14 +418,91 @@ def _character_set(label: str) -> CharacterSet | None:
     python_name = _codec_name(label)
     for spelling in (label, python_name, python_name.replace("_", "-")):
         encoding = webencodings.lookup(spelling)
-        if encoding is not None and encoding.name not in UNUSABLE:
+        # Labels that the standard knows only to keep them from being used.
+        unusable = {"replacement", "x-user-defined"}
+        if encoding is not None and encoding.name not in unusable:
             return CharacterSet(encoding.name, python_name or encoding.codec_info.name)
     return None
 
 
 def _codec_name(label: str) -> str:
-    """The name of Python's codec for a label; empty when it has none."""
     try:
         return codecs.lookup(label).name
     except LookupError:
         return ""
+
+
+AS_CP1252 = "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(0x100))
+
+_match_surrogate = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]|[\xc0\xc1][\x80-\xbf]").match
+# In UTF-8 no character starts with any of these.
+_match_no_starts = re.compile(rb"[\x80-\xbf\xf5-\xff]+").match
+
+
+def _as_cp1252(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    disguised = _match_surrogate(error.object, error.start)
+    if disguised:
+        return "\ufffd", disguised.end()
+    wrong = error.object[error.start : error.end]
+    try:
+        text = wrong.decode("cp1252")
+    except UnicodeDecodeError:
+        text = wrong.decode("latin-1")
+    more = _match_no_starts(error.object, error.end) if error.encoding == "utf-8" else None
+    if more is None:
+        return text, error.end
+    return text + codecs.charmap_decode(more[0], "strict", AS_CP1252)[0], more.end()
+
+
+codecs.register_error(LENIENT_BYTES, _as_cp1252)
+
+
+class ContentHash(NamedTuple):
+    """Both hashes of one complete read; `str` of it is stored and passed in events."""
+
+    content: str
+    wire: str
+
+    def __str__(self) -> str:
+        return f"{self.content}-{self.wire}"
+
+    @classmethod
+    def parse(cls, text: str | None) -> Self | None:
+        """The hashes in a stored text; None if it is not one."""
+        content, separator, wire = (text or "").partition("-")
+        return cls(content, wire) if content and separator and wire else None
+
+
+class WireHash:
+    """Hashes the bytes of a response as they arrive.
+
+    Compressing the same content again must not change the hash, so the time in the header of a gzip
+    file does not count. The character set that the response names does, because the text depends
+    on it.
+    """
+
+    def __init__(self, charset: str | None = None) -> None:
+        self._hash = xxhash.xxh3_128((charset or "").lower().encode())
+        self._start: bytes | None = b""
+
+    def update(self, chunk: bytes) -> None:
+        """Add the next bytes."""
+        if self._start is None:
+            self._hash.update(chunk)
+            return
+        self._start += chunk
+        # The length of the header of a gzip file.
+        if len(self._start) >= 10:
+            start, self._start = self._start, None
+            if start.startswith(GZIP_MAGIC):
+                # Without the time at which it was compressed.
+                start = start[:4] + bytes(4) + start[8:]
+            self._hash.update(start)
+
+    def hexdigest(self) -> str:
+        """The hash of all bytes so far."""
+        whole = self._hash.copy()
+        whole.update(self._start or b"")
+        return whole.hexdigest()
