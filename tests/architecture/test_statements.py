@@ -1,7 +1,7 @@
 """Statements are built with SQLAlchemy; SQL as text stands in migrations only.
 
 Two modules send rows past SQLAlchemy to the driver: `siteatlas.catalog.url_copy`, which sends new listings by
-COPY (decision 0010), and `siteatlas.storage.backup`, which copies whole tables (decision 0001).
+COPY (decision 0007), and `siteatlas.storage.backup`, which copies whole tables (decision 0001).
 """
 
 from __future__ import annotations

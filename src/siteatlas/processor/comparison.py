@@ -4,7 +4,7 @@
 of a read says of the entries that it did not show. Only a complete read says anything of them, and
 nothing is removed here: they are marked as missing, and whether they were removed is decided when
 the scan is published. Entries of a window, which lists recent ones only, have expired; those of a
-document that was stored by an earlier version are brought up to date silently (decision 0035).
+document that was stored by an earlier version are brought up to date silently (decision 0012).
 """
 
 from __future__ import annotations

@@ -477,7 +477,7 @@ class OpenDocuments:
         """Note that a document is read, and start to load its entries unless that was done.
 
         It may be opened again after a redirect: its memory is returned to the budget before the
-        entries are loaded again (decision 0021).
+        entries are loaded again (decision 0009).
         """
         if not document.preloaded:
             await document.abandon()
@@ -502,7 +502,7 @@ async def load_document(
 ) -> None:
     """Load what is stored of a document that is about to be read.
 
-    The entries at once while the budget allows it, otherwise in chunks (decision 0021), which have
+    The entries at once while the budget allows it, otherwise in chunks (decision 0009), which have
     no digests.
     """
     if document.fresh:

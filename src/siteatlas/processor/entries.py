@@ -725,7 +725,7 @@ class UrlBreakdown:
     The section of a URL is the first segment of its path, such as `/blog/`, if anything follows it;
     all other URLs are in the section `/`. This runs for every listed URL: a column is sorted, and
     each section or month is then found as a run. Of a document with more than `MANY_SECTIONS`,
-    which gain nothing from that, one URL of sixteen is looked at (decision 0046).
+    which gain nothing from that, one URL of sixteen is looked at (decision 0013).
     """
 
     def __init__(self) -> None:

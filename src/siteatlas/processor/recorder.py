@@ -267,7 +267,7 @@ class Recorder:
         listed = self._documents.find(requested_url)
         document = self._documents.resolve_redirect(url, requested_url, method)
         # A redirect led to another document. A row of the listed one would stay pending forever
-        # and be loaded by every later scan (decision 0017). Once written, it is closed at the end.
+        # and be loaded by every later scan (decision 0009). Once written, it is closed at the end.
         if listed is not None and listed is not document and not listed.stored:
             self._batch.new_sitemaps.pop(listed.id, None)
             self._batch.links = {link for link in self._batch.links if listed.id not in link}

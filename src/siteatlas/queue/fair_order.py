@@ -3,7 +3,7 @@
 The pending jobs of one user with one priority are a line. The rank of a job is the number of
 running jobs of its user plus its position in the line, so that 100,000 jobs of one user do not
 delay the first job of another. The cost depends on the number of users with pending jobs, not on
-the number of jobs. `claims` claims what is selected here (decision 0022).
+the number of jobs. `claims` claims what is selected here (decision 0008).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The claim on a job and its fence: statements that take effect only for the claim holder.
 
-Every transaction that writes for a job ends with one of them (decision 0006).
+Every transaction that writes for a job ends with one of them (decision 0002).
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ DISPLACED_PAUSE_SECONDS = 60.0
 
 
 async def displace_parked_jobs(slots: Slots) -> None:
-    """Stop the jobs parked longest if no more can be parked and others are due (decision 0022)."""
+    """Stop the jobs parked longest if no more can be parked and others are due (decision 0008)."""
     jobs = slots.jobs_to_displace()
     if not jobs:
         return
@@ -517,7 +517,7 @@ class Consumer:
             self.claimed += len(claims)
             jobs = [self._start_job(claim) for claim in claims]
         if rescued:
-            # A frozen worker may still hold locks on the rows of its job (decision 0024).
+            # A frozen worker may still hold locks on the rows of its job (decision 0004).
             await terminate_stalled_writers(get_queue_session)
         return jobs
 

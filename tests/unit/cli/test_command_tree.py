@@ -12,10 +12,6 @@ from siteatlas import __version__
 from siteatlas.cli.main import COMMANDS, app, load_command
 from siteatlas.cli.terminal.filters import MOMENT_FORMS
 
-    *("sqlalchemy", "alembic", "asyncpg", "pydantic", "fastapi", "aiohttp", "lxml", "rich"),
-    "prometheus_client",
-}
-
 
 @pytest.fixture
 def runner() -> CliRunner:

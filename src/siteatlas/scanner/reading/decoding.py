@@ -4,7 +4,7 @@
 headers may be wrong. `TextDecoder` decodes even if a wrong encoding is declared: a byte order mark
 takes precedence over the XML declaration, and that over the HTTP header. `ContentHash` is what a
 later scan compares. Its wire part shows without decompressing that nothing changed; its content
-part is the same for every compression (decision 0031).
+part is the same for every compression (decision 0011).
 """
 
 from __future__ import annotations

@@ -365,7 +365,7 @@ class ValueColumn(dict[str, Value | None], Generic[Value]):
     def column(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[Value | None]:
         """The values of a whole column.
 
-        Hundreds of entries cost a few calls into C and no Python call for each (decision 0010).
+        Hundreds of entries cost a few calls into C and no Python call for each (decision 0007).
         """
         # In most documents all entries have the same priority and frequency. Comparing the first
         # with the last is cheap, and avoids most calls of `count` for columns of dates.

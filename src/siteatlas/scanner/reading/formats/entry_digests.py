@@ -2,7 +2,7 @@
 
 An entry has a digest only if there was no problem in its chunk. The root tag and the address of the
 document are part of every digest, because the meaning of an entry depends on them too. What is
-stored for a digest therefore holds for every later read of the document (decision 0049).
+stored for a digest therefore holds for every later read of the document (decision 0011).
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class Urlset:
             del elements
             self._elements.forget()
         if isinstance(self._elements.error, XmlMalformed):
-            # Not `recover=True` of lxml, which silently changes URLs (decision 0010). The text is
+            # Not `recover=True` of lxml, which silently changes URLs (decision 0007). The text is
             # read again from the start of the unfinished entry; `done` is the number of entries
             # that the parser has already returned from it.
             rest = self._unfinished + text
