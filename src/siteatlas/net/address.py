@@ -26,23 +26,20 @@ from siteatlas.text import CONTROLS
 
 MAX_ADDRESS_CHARS = 2048
 MAX_NAME_CHARS = 253
-MAX_LABEL_CHARS = 63
-# A name in its longest encoding and a port.
-MAX_AUTHORITY_CHARS = 1024
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
-_OUTER_BLANKS = " \t\r\n"
-_CONTROL = re.compile(f"[{CONTROLS}]")
-_SCHEME_WORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?")
-_AUTHORITY_END = re.compile(r"[/?]")
-_HOST_AND_PORT = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>[^:]*))?")
-_FORBIDDEN_IN_AUTHORITY = re.compile(r"[\s%\\]")
-_PORT = re.compile(r"[1-9][0-9]{0,4}")
-_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-_DOTTED_QUAD = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
-_ENCODED_LABEL = "xn--"
+_find_control = re.compile(f"[{CONTROLS}]").search
+_match_scheme = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?").match
+_split_at_path = re.compile(r"[/?]").split
+_match_host_and_port = re.compile(
+    r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>[^:]*))?"
+).fullmatch
+_find_forbidden = re.compile(r"[\s%\\]").search
+_is_port = re.compile(r"[1-9][0-9]{0,4}").fullmatch
+_is_label = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)").fullmatch
+_is_number = re.compile(r"[0-9]+|0x[0-9a-f]*").fullmatch
+_octet = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_match_dotted_quad = re.compile(rf"{_octet}(?:\.{_octet}){{3}}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,29 +119,27 @@ def resolve_url(text: str, base: str) -> str | None:
 
 def is_valid_authority(text: str) -> bool:
     """Whether host and port, as written in a listed URL, could be requested at all."""
-    return len(text) <= MAX_AUTHORITY_CHARS and _is_valid_authority(text)
+    # A name in its longest encoding and a port.
+    return len(text) <= 1024 and _is_valid_authority(text)
 
 
 @lru_cache(maxsize=4096)
 def _is_valid_authority(text: str) -> bool:
-    """Whether the host of a URL can be parsed and its name has a valid length, cached."""
     try:
         name = ada_url.URL(f"http://{text}/").hostname.removesuffix(".")
     except ValueError:
         return False
-    return len(name) <= MAX_NAME_CHARS and all(
-        0 < len(label) <= MAX_LABEL_CHARS for label in name.split(".")
-    )
+    return len(name) <= MAX_NAME_CHARS and all(0 < len(label) <= 63 for label in name.split("."))
 
 
 def _prepared(text: str) -> str:
     """Trim and check the text; refuse what the standard would silently drop or replace."""
-    text = text.strip(_OUTER_BLANKS)
+    text = text.strip(" \t\r\n")
     if not text:
         raise AddressEmpty
     if len(text) > MAX_ADDRESS_CHARS:
         raise AddressTooLong
-    if _CONTROL.search(text):
+    if _find_control(text):
         raise AddressError("The address contains a control character.")
     text = text.partition("#")[0]
     if "\\" in text.partition("?")[0]:
@@ -153,8 +148,7 @@ def _prepared(text: str) -> str:
 
 
 def _split_scheme(text: str, *, port_may_follow: bool) -> tuple[str | None, str]:
-    """The scheme and what follows `//`; None and the whole text if there is no scheme."""
-    match = _SCHEME_WORD.match(text)
+    match = _match_scheme(text)
     if match is None:
         return None, text
     scheme, slashes = match[1].lower(), match[2]
@@ -164,7 +158,7 @@ def _split_scheme(text: str, *, port_may_follow: bool) -> tuple[str | None, str]
         return scheme, text[match.end() :]
     if scheme in DEFAULT_PORTS:
         raise AddressError("The scheme must be followed by '//'.")
-    if port_may_follow and "@" in _AUTHORITY_END.split(text, maxsplit=1)[0]:
+    if port_may_follow and "@" in _split_at_path(text, maxsplit=1)[0]:
         raise AddressCredentials
     if port_may_follow and text[match.end() : match.end() + 1].isdigit():
         return None, text
@@ -175,7 +169,7 @@ def _split_scheme(text: str, *, port_may_follow: bool) -> tuple[str | None, str]
 @lru_cache(maxsize=256)
 def _absolute(scheme: str, rest: str, *, scheme_given: bool = True) -> WebAddress:
     """Parse an absolute URL; AddressError unless the parser read host and port as written."""
-    host, port = _split_authority(_AUTHORITY_END.split(rest, maxsplit=1)[0])
+    host, port = _split_authority(_split_at_path(rest, maxsplit=1)[0])
     parsed = _parsed(f"{scheme}://{rest}")
     if parsed.protocol != f"{scheme}:" or not _same_host(host, parsed.hostname):
         raise AddressError
@@ -189,18 +183,17 @@ def _split_authority(authority: str) -> tuple[str, int | None]:
     """Host and port as written, after all checks that must come before the parser."""
     if "@" in authority:
         raise AddressCredentials
-    match = _HOST_AND_PORT.fullmatch(authority)
-    if match is None or not match["host"] or _FORBIDDEN_IN_AUTHORITY.search(authority):
+    match = _match_host_and_port(authority)
+    if match is None or not match["host"] or _find_forbidden(authority):
         raise AddressError
     if match["port"] is None:
         return match["host"], None
-    if not _PORT.fullmatch(match["port"]) or int(match["port"]) > MAX_PORT:
+    if not _is_port(match["port"]) or int(match["port"]) > MAX_PORT:
         raise AddressError("The port must be a number from 1 to 65535.")
     return match["host"], int(match["port"])
 
 
 def _parsed(text: str, base: str | None = None) -> ada_url.URL:
-    """Parse a URL as browsers do; AddressError if that is impossible."""
     try:
         return ada_url.URL(text, base=base)
     except ValueError as error:
@@ -211,13 +204,13 @@ def _same_host(written: str, parsed: str) -> bool:
     """Whether the parser understood the host as it was written, and as nothing else."""
     if written.startswith("["):
         return _same_ipv6(written[1:-1], parsed[1:-1])
-    if written.endswith(".") and not _NUMBER.fullmatch(written.split(".")[-2].lower()):
+    if written.endswith(".") and not _is_number(written.split(".")[-2].lower()):
         written, parsed = written[:-1], parsed.removesuffix(".")
     labels, understood = written.split("."), parsed.split(".")
     if len(parsed) > MAX_NAME_CHARS or len(labels) != len(understood):
         return False
-    if _NUMBER.fullmatch(understood[-1]):
-        return written == parsed and _DOTTED_QUAD.fullmatch(parsed) is not None
+    if _is_number(understood[-1]):
+        return written == parsed and _match_dotted_quad(parsed) is not None
     return all(map(_same_label, labels, understood))
 
 
@@ -230,19 +223,14 @@ def _same_ipv6(written: str, parsed: str) -> bool:
 
 def _same_label(written: str, understood: str) -> bool:
     """Whether a label is unchanged ASCII or was encoded, so that it hides no digit or dot."""
-    if not _LABEL.fullmatch(understood):
+    if not _is_label(understood):
         return False
-    return (
-        written.lower() == understood
-        if written.isascii()
-        else understood.startswith(_ENCODED_LABEL)
-    )
+    return written.lower() == understood if written.isascii() else understood.startswith("xn--")
 
 
 def _canonical(
     parsed: ada_url.URL, *, scheme_given: bool = True, port_given: bool = False
 ) -> WebAddress:
-    """The `WebAddress` of a parsed URL; AddressTooLong if it is too long."""
     scheme = intern(parsed.protocol.removesuffix(":"))
     host = parsed.hostname.removesuffix(".")
     port = f":{parsed.port}" if parsed.port else ""

@@ -67,8 +67,6 @@ from siteatlas.net.response import (
 OnIdle = Callable[[float], None]
 Resume = Callable[[], Awaitable[None]]
 
-UNKNOWN = math.inf
-
 
 async def _resume_at_once() -> None:
     """Without an observer, the next HTTP request is sent without a further wait."""
@@ -107,7 +105,7 @@ class Waits:
             self._report_idle()
 
     @contextmanager
-    def wait(self, seconds: float = UNKNOWN) -> Iterator[None]:
+    def wait(self, seconds: float = math.inf) -> Iterator[None]:
         """Report that one of the requests waits."""
         key = object()
         self._ends[key] = time.monotonic() + seconds
@@ -125,7 +123,6 @@ class Waits:
                 self._is_idle = False
 
     def _report_idle(self) -> None:
-        """Call the observer if all open HTTP requests of the job wait."""
         if self._ends and len(self._ends) >= self._requests:
             self._is_idle = True
             self._on_idle(max(min(self._ends.values()) - time.monotonic(), 0.0))
@@ -151,17 +148,10 @@ def current_waits() -> Waits:
 
 log = get_logger("net")
 
-HOST_DELAY = 0.5
-HOST_CONNECTIONS = 2
 OWN_CONNECTIONS = 16
 # An IP address may serve thousands of hosts, or be what thousands of names point at: it gets more
 # than one host does, but not what all of them together would get.
 CONNECTIONS_PER_ADDRESS = 8
-STARTS_PER_ADDRESS = 4
-MAX_CRAWL_DELAY_SECONDS = 30.0
-FAILURES_TO_OPEN = 5
-MIN_REST_SECONDS = 60.0
-MAX_REST_SECONDS = 900.0
 MAX_IDLE_HOSTS = 4096
 
 HostKey = tuple[str, int, bool]
@@ -169,8 +159,6 @@ HostKey = tuple[str, int, bool]
 
 @dataclass(slots=True)
 class _Host:
-    """What is known of one host or IP address while it is in use, and for a while after."""
-
     free: asyncio.Semaphore
     delay: float
     users: int = 0
@@ -189,8 +177,8 @@ class Politeness:
 
     def __init__(
         self,
-        delay: float = HOST_DELAY,
-        connections: int = HOST_CONNECTIONS,
+        delay: float = 0.5,
+        connections: int = 2,
         *,
         exempt_own: bool = True,
         clock: Callable[[], float] = time.monotonic,
@@ -229,7 +217,7 @@ class Politeness:
     def set_crawl_delay(self, address: WebAddress, seconds: float) -> None:
         """Set the minimum delay between requests to this host, up to 30 seconds."""
         host = self._host(address, own=False)
-        host.delay = max(self._delay, min(seconds, MAX_CRAWL_DELAY_SECONDS))
+        host.delay = max(self._delay, min(seconds, 30.0))
 
     def pause(self, address: WebAddress, seconds: float, *, own: bool = False) -> None:
         """Send no request to this host for these seconds, because it requested a pause."""
@@ -246,13 +234,12 @@ class Politeness:
         if host.closed_until > now:
             return
         host.failures += 1
-        if host.failures >= FAILURES_TO_OPEN:
-            host.rest = min(max(host.rest * 2, MIN_REST_SECONDS), MAX_REST_SECONDS)
+        if host.failures >= 5:
+            host.rest = min(max(host.rest * 2, 60.0), 900.0)
             host.closed_until = now + host.rest
             log.warning("host_paused", host=address.host, port=address.port, seconds=host.rest)
 
     def _host(self, address: WebAddress, *, own: bool) -> _Host:
-        """The limits and state of the host that this address is on."""
         exempt = own and self._exempt_own
         connections = OWN_CONNECTIONS if exempt else self._connections
         delay = 0.0 if exempt else self._delay
@@ -261,10 +248,9 @@ class Politeness:
     def _address(self, network: str) -> _Host:
         """The limits and state that all hosts on one IP address share."""
         connections = self._connections * CONNECTIONS_PER_ADDRESS
-        return self._remembered((network, 0, False), connections, self._delay / STARTS_PER_ADDRESS)
+        return self._remembered((network, 0, False), connections, self._delay / 4)
 
     def _remembered(self, key: HostKey, connections: int, delay: float) -> _Host:
-        """The state kept under this key, now the most recently used; created if there is none."""
         host = self._hosts.pop(key, None)
         if host is None:
             self._forget_idle()
@@ -273,7 +259,6 @@ class Politeness:
         return host
 
     def _forget_idle(self) -> None:
-        """Keep the memory bounded: halve it when full, the longest unused hosts first."""
         if len(self._hosts) < MAX_IDLE_HOSTS:
             return
         unused = [key for key, host in self._hosts.items() if not host.users]
@@ -302,7 +287,6 @@ class Politeness:
     async def _wait_for_turn(
         self, hosts: Sequence[_Host], max_retry_after: float, waits: Waits
     ) -> None:
-        """Wait until a request to all of these may start, with a slot for the job."""
         while (left := self._left(hosts, max_retry_after)) > 0 or waits.is_idle:
             if left > 0:
                 with waits.wait(left):
@@ -312,7 +296,6 @@ class Politeness:
                 await waits.resume_requests()
 
     def _left(self, hosts: Sequence[_Host], max_retry_after: float) -> float:
-        """Seconds until the next request may start; RateLimited if a pause takes too long."""
         now = self._clock()
         paused = max((host.paused_until - now for host in hosts), default=0.0)
         if paused > max_retry_after:
@@ -321,7 +304,6 @@ class Politeness:
         return max(paused, max(starts, default=0.0))
 
     def _refuse_resting(self, host: _Host) -> None:
-        """Raise ConnectionFailed if the host rests after several failures."""
         if host.closed_until > self._clock():
             raise ConnectionFailed(
                 "The site failed several times in a row; requests to it are paused."
@@ -330,7 +312,6 @@ class Politeness:
 
 @asynccontextmanager
 async def _place(host: _Host, waits: Waits) -> AsyncIterator[None]:
-    """Wait for one of the connections and hold it."""
     host.users += 1
     try:
         if host.free.locked():
@@ -353,13 +334,6 @@ def _network(ip: str) -> str:
         return str(ip_network((found, 64), strict=False))
     return ip
 
-
-REDIRECTS = frozenset({301, 302, 303, 307, 308})
-NOT_MODIFIED = 304
-PARTIAL_CONTENT = 206
-SWITCHING_PROTOCOLS = 101
-TOO_MANY_REQUESTS = 429
-SERVER_ERRORS = range(500, 600)
 
 OnRedirect = Callable[[WebAddress, WebAddress], None]
 # The ETag and the Last-Modified date that an address gave.
@@ -440,7 +414,6 @@ class HttpClient(GatedClient):
         budget: TimeLimit,
         exchange: AsyncExitStack,
     ) -> aiohttp.ClientResponse:
-        """One hop with its retries; slot and connection are held by `exchange`."""
         self._policy.require(address)
         own = self._policy.is_own(address)
         sent = {**headers, **self._own_headers} if own else headers
@@ -487,18 +460,16 @@ class HttpClient(GatedClient):
     ) -> float:
         """Seconds that a response asks us to wait; 429 means the host, 503 this document."""
         seconds = retry_after_seconds(raw.headers.get("Retry-After"))
-        if raw.status == TOO_MANY_REQUESTS:
+        if raw.status == 429:
             wait = self._retry_delay(attempt) if seconds is None else seconds
             self._politeness.pause(address, wait, own=own)
             return wait
         return seconds or 0.0
 
     def _retry_delay(self, attempt: int) -> float:
-        """Seconds to wait before a failed request or lookup is sent again; doubles each time."""
         return self._limits.retry_delay * float(2 ** (attempt - 1)) * _retry_jitter()
 
     async def _look_up(self, address: WebAddress, budget: TimeLimit) -> tuple[str, ...]:
-        """The IP addresses to connect to, for a host that is not the operator's own."""
         for attempt in range(1, self._limits.tries + 1):
             since = time.monotonic()
             try:
@@ -518,7 +489,6 @@ class HttpClient(GatedClient):
         budget: TimeLimit,
         ips: Sequence[str],
     ) -> aiohttp.ClientResponse:
-        """Send one request and wait for the response headers."""
         if self._session is None:
             raise RuntimeError("HttpClient must be entered with `async with`")
         url = self._request_url(address)
@@ -544,23 +514,21 @@ class HttpClient(GatedClient):
 
     @property
     def _response_timeout(self) -> float:
-        """The maximum time from the name lookup to the response headers, in seconds."""
         return self._limits.dns + self._limits.connect + self._limits.first_byte
 
     def _check_head(self, raw: aiohttp.ClientResponse, *, conditional: bool) -> None:
-        """Raise HttpProtocolError for oversized response headers or an unexpected status."""
         size = sum(len(name) + len(value) + 4 for name, value in raw.raw_headers)
         if size > self._limits.header_bytes:
             raise HttpProtocolError("The response headers are too large.")
-        unrequested = raw.status == NOT_MODIFIED and not conditional
-        if unrequested or raw.status in {SWITCHING_PROTOCOLS, PARTIAL_CONTENT}:
+        unrequested = raw.status == 304 and not conditional
+        if unrequested or raw.status in {101, 206}:
             raise HttpProtocolError(f"The site sent an unexpected status {raw.status}.")
 
     def _redirect_target(
         self, raw: aiohttp.ClientResponse, chain: list[WebAddress]
     ) -> WebAddress | None:
         locations = set(raw.headers.getall("Location", []))
-        if raw.status not in REDIRECTS or not locations:
+        if raw.status not in {301, 302, 303, 307, 308} or not locations:
             return None
         if len(locations) > 1:
             raise RedirectInvalid("The redirect names several addresses.")
@@ -585,7 +553,6 @@ class HttpClient(GatedClient):
 
 
 def _conditions(etag: str | None, last_modified: str | None) -> dict[str, str]:
-    """The headers of a conditional request; validators that no header can hold are left out."""
     validators = {"If-None-Match": etag, "If-Modified-Since": last_modified}
     return {
         name: value
@@ -595,15 +562,12 @@ def _conditions(etag: str | None, last_modified: str | None) -> dict[str, str]:
 
 
 def _is_conditional(headers: Mapping[str, str]) -> bool:
-    """Whether a request has validators, so that the response may be 304."""
     return "If-None-Match" in headers or "If-Modified-Since" in headers
 
 
 def _is_passing_error(raw: aiohttp.ClientResponse) -> bool:
-    """Whether a response may be different a moment later."""
-    return raw.status in SERVER_ERRORS or raw.status == TOO_MANY_REQUESTS
+    return raw.status == 429 or 500 <= raw.status <= 599
 
 
 def _retry_jitter() -> float:
-    """A random factor for the delay of a retry, so that requests do not repeat in step."""
     return random.uniform(0.5, 1.5)

@@ -85,12 +85,6 @@ _EMBEDDING_IPV6 = tuple(
         "2002::/16",
     )
 )
-# The loopback address and the unspecified one lie among the oldest of these forms.
-_PLAIN_LOW_IPV6 = frozenset({IPv6Address("::"), IPv6Address("::1")})
-_RANGES_THAT_MAY_BE_OPENED = tuple(
-    IPv6Network(text) for text in ("fc00::/7", "fe80::/10", "2000::/3")
-)
-_MIN_IPV4_PREFIX = 8
 
 
 @functools.lru_cache(maxsize=4096)
@@ -115,7 +109,8 @@ def never_opens(ip: IpAddress) -> bool:
     """Whether no allow rule may open this address: cloud metadata and IPv4 in disguise."""
     if ip in _METADATA:
         return True
-    if not isinstance(ip, IPv6Address) or ip in _PLAIN_LOW_IPV6:
+    # `::` and `::1`, the unspecified address and loopback, lie among the oldest embedding forms.
+    if not isinstance(ip, IPv6Address) or int(ip) <= 1:
         return False
     return any(ip in network for network in _EMBEDDING_IPV6)
 
@@ -123,20 +118,19 @@ def never_opens(ip: IpAddress) -> bool:
 def too_wide(network: IpNetwork) -> bool:
     """Whether an allow rule for this range would open more than one private network."""
     if isinstance(network, IPv4Network):
-        return network.prefixlen < _MIN_IPV4_PREFIX
+        return network.prefixlen < 8
     if network.prefixlen == network.max_prefixlen:
         return False
-    return not any(network.subnet_of(wider) for wider in _RANGES_THAT_MAY_BE_OPENED)
+    return not any(
+        network.subnet_of(IPv6Network(wider)) for wider in ("fc00::/7", "fe80::/10", "2000::/3")
+    )
 
 
-COUNTRY_CODE_CHARS = 2
 # Second levels under which countries register names: example.co.uk, example.com.br.
 REGISTRIES = frozenset(
     {"ac", "co", "com", "edu", "go", "gob", "gouv", "gov", "gv", "id", "ind", "info", "ltd"}
     | {"me", "mil", "ne", "net", "nom", "or", "org", "plc", "sch", "web"}
 )
-# Countries under which names are registered directly, so that web.de is a name like any other.
-WITHOUT_REGISTRIES = frozenset({"ch", "de", "dk", "eu", "nl"})
 
 
 def registrable_domain(host: str) -> str:
@@ -155,11 +149,11 @@ def is_registrable(host: str) -> bool:
 
 
 def _is_registry_suffix(labels: list[str]) -> bool:
-    """Whether two labels are the suffix of a country's registry, such as `co.uk`."""
     return (
         len(labels) == 2  # such as co.uk
-        and len(labels[-1]) == COUNTRY_CODE_CHARS
-        and labels[-1] not in WITHOUT_REGISTRIES
+        and len(labels[-1]) == 2
+        # There, names are registered directly, so that web.de is a name like any other.
+        and labels[-1] not in {"ch", "de", "dk", "eu", "nl"}
         and labels[0] in REGISTRIES
     )
 
@@ -182,8 +176,7 @@ SELF_CHECK = (
     "http://localhost/",
 )
 
-_ENTRY = re.compile(r"(?P<target>.+):(?P<port>\*|[0-9]{1,5})", re.DOTALL)
-_BRACKETS = str.maketrans("", "", "[]")
+_match_entry = re.compile(r"(?P<target>.+):(?P<port>\*|[0-9]{1,5})", re.DOTALL).fullmatch
 
 
 class Refusal(StrEnum):
@@ -307,15 +300,12 @@ class EgressPolicy:
         return tuple(str(rule) for rule in self.rules)
 
     def _refuses(self, hosts: set[str], port: int) -> bool:
-        """Whether the policy refuses this port on one of these hosts."""
         return any((host, port) in self.refused_sockets for host in hosts)
 
     def _allows(self, host: str, port: int) -> bool:
-        """Whether an allow rule of the policy matches this host and port."""
         return any(rule.matches(host, port) for rule in self.rules)
 
     def _allows_range(self, ip: str, port: int) -> bool:
-        """Whether an allow rule for a range matches this IP address and port."""
         return any(
             rule.matches(ip, port) for rule in self.rules if not isinstance(rule.target, str)
         )
@@ -328,7 +318,7 @@ def note_denial(host: str, to: str, port: int, reason: str) -> None:
 
 def is_private_host(host: str) -> bool:
     """Whether a host, name or address, never leads to the public web."""
-    ip = read_ip(host.translate(_BRACKETS))
+    ip = read_ip(_without_brackets(host))
     return _is_special(host) if ip is None else not is_public(ip)
 
 
@@ -348,15 +338,17 @@ def _is_special(host: str) -> bool:
     return "." not in host or host.rpartition(".")[2] in SPECIAL_SUFFIXES
 
 
+def _without_brackets(host: str) -> str:
+    return host.replace("[", "").replace("]", "")
+
+
 def _plain_host(host: str) -> str:
-    """A host in the form that the egress policy compares: lower case, IPv6 without brackets."""
-    ip = read_ip(host.translate(_BRACKETS))
+    ip = read_ip(_without_brackets(host))
     return str(ip) if ip is not None else host.lower().removesuffix(".")
 
 
 def _parse_allow_entry(entry: str) -> AllowRule:
-    """Parse one entry of the egress allow list, `HOST:PORT` or `CIDR:PORT`."""
-    match = _ENTRY.fullmatch(entry)
+    match = _match_entry(entry)
     if match is None:
         raise ConfigurationError(f"{entry!r} is not HOST:PORT or CIDR:PORT.")
     target, port = match["target"], match["port"]
@@ -368,13 +360,12 @@ def _parse_allow_entry(entry: str) -> AllowRule:
 
 
 def _read_target(target: str, entry: str) -> str | IpNetwork:
-    """Parse the host or range of an entry of the allow list; refuse what is too large."""
-    if "/" not in target and read_ip(target.translate(_BRACKETS)) is None:
+    if "/" not in target and read_ip(_without_brackets(target)) is None:
         return _read_name(target, entry)
     try:
-        network = ip_network(target.translate(_BRACKETS))
+        network = ip_network(_without_brackets(target))
     except ValueError as error:
-        raise ConfigurationError(_bad_range_message(target.translate(_BRACKETS), entry)) from error
+        raise ConfigurationError(_bad_range_message(_without_brackets(target), entry)) from error
     if too_wide(network):
         raise ConfigurationError(_large_range_message(network, entry))
     if network.num_addresses == 1 and never_opens(network.network_address):
@@ -383,7 +374,6 @@ def _read_target(target: str, entry: str) -> str | IpNetwork:
 
 
 def _bad_range_message(text: str, entry: str) -> str:
-    """The message for an entry of the allow list whose range is invalid."""
     try:
         meant = ip_network(text, strict=False)
     except ValueError:
@@ -394,14 +384,12 @@ def _bad_range_message(text: str, entry: str) -> str:
 
 
 def _large_range_message(network: IpNetwork, entry: str) -> str:
-    """The message for an entry of the allow list whose range is too large."""
     if isinstance(network, IPv4Network):
         return f"{entry!r} is too large; the largest allowed range is a /8."
     return f"{entry!r} is too large; it must lie in fc00::/7, fe80::/10 or 2000::/3."
 
 
 def _read_name(target: str, entry: str) -> str:
-    """Parse the host name of an entry of the allow list."""
     try:
         return parse_url(f"http://{target}/").host
     except AddressError as error:

@@ -41,8 +41,6 @@ from siteatlas.net.egress import EgressPolicy, note_denial, read_ip
 from siteatlas.net.response import CHUNK_BYTES, LIBRARY_FAULTS, FetchLimits, map_exception
 from siteatlas.settings import LoadedSettings, Settings, unusable_setting
 
-SHAPE = "It must be http://HOST:PORT or http://USER:PASSWORD@HOST:PORT."
-
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
@@ -55,16 +53,19 @@ class Proxy:
     @classmethod
     def parse(cls, text: str) -> Proxy:
         """Read the address of a proxy; raises ConfigurationError without repeating the text."""
+        unusable = ConfigurationError(
+            "It must be http://HOST:PORT or http://USER:PASSWORD@HOST:PORT."
+        )
         try:
             parts = urlsplit(text)
             port = parts.port
             # As aiohttp requests it: an IPv6 address in its short form.
             host = URL.build(scheme="http", host=parts.hostname or "", port=port).raw_host
         except ValueError as error:
-            raise ConfigurationError(SHAPE) from error
+            raise unusable from error
         rest = (parts.path.removesuffix("/"), parts.query, parts.fragment)
         if parts.scheme != "http" or not host or not port or any(rest) or not host.isascii():
-            raise ConfigurationError(SHAPE)
+            raise unusable
         return cls(host, port, _credentials(parts))
 
     @property
@@ -82,7 +83,6 @@ class Proxy:
 
 
 def _credentials(parts: SplitResult) -> str | None:
-    """The value of the Proxy-Authorization header; None without a user name."""
     if parts.username is None:
         return None
     return aiohttp.encode_basic_auth(unquote(parts.username), unquote(parts.password or ""))
@@ -90,10 +90,8 @@ def _credentials(parts: SplitResult) -> str | None:
 
 MAX_INTERIM_ANSWERS = 8
 MAX_BYTES_BEFORE_HEAD = 128 * 1024
-FREE_FRAMING_BYTES = 16 * 1024
 SMALL_READ = 16 * 1024
 LARGE_READ = 64 * 1024
-_FINE_FRAMING = 16
 # One for all connections of a loop, most of which wait: what a read puts there is copied before
 # the loop reads from another connection.
 _receive_buffers = LoopLocal(lambda: memoryview(bytearray(LARGE_READ)))
@@ -112,7 +110,6 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
         self._reset_counts()
 
     def _reset_counts(self) -> None:
-        """Start counting the bytes of a new HTTP response on this connection."""
         self._answers = 0
         self._wire_bytes = 0
         self._head_bytes = 0
@@ -166,22 +163,20 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
         if not self._is_chunked:
             return True
         enough = self._wire_bytes >= LARGE_READ
-        return enough and self._framing_bytes * _FINE_FRAMING <= self._wire_bytes
+        return enough and self._framing_bytes * 16 <= self._wire_bytes
 
     def _overhead_fault(self) -> str | None:
-        """Why the HTTP response is refused: interim responses, headers or tiny chunks; or None."""
         if self._answers > MAX_INTERIM_ANSWERS + 1:
             return "The site sent too many interim responses."
         if not self._has_head:
             too_long = self._wire_bytes > MAX_BYTES_BEFORE_HEAD
             return "The response headers are too long." if too_long else None
         framing = self._framing_bytes
-        if self._is_chunked and framing > FREE_FRAMING_BYTES + (self._wire_bytes - framing) // 2:
+        if self._is_chunked and framing > 16 * 1024 + (self._wire_bytes - framing) // 2:
             return "The site sends the document in chunks of a few bytes."
         return None
 
     def _abort_response(self, error: HttpProtocolError) -> None:
-        """Close the connection to the site; the reader of the response gets the error."""
         transport, body = self.transport, self._body
         self._buffer.clear()
         self.set_exception(error)
@@ -201,7 +196,6 @@ class BoundedConnector(aiohttp.TCPConnector):
         self._factory = functools.partial(BoundedHandler, loop=self._loop)  # type: ignore[assignment]
 
 
-MAX_VALUE_CHARS = 8192
 # The client sets these itself; a second opinion would break requests or their limits.
 _OURS = frozenset(
     (
@@ -209,8 +203,8 @@ _OURS = frozenset(
         *("if-none-match", "range", "te", "trailer", "transfer-encoding", "upgrade", "user-agent"),
     )
 )
-_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-_VALUE = re.compile(rf"[\x20-\x7e\t]{{0,{MAX_VALUE_CHARS}}}")
+_is_header_name = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}").fullmatch
+_is_header_value = re.compile(r"[\x20-\x7e\t]{0,8192}").fullmatch
 
 
 def read_header_lines(lines: Iterable[str]) -> dict[str, str]:
@@ -227,11 +221,11 @@ def read_header_lines(lines: Iterable[str]) -> dict[str, str]:
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """A copy of the table; ConfigurationError for what cannot or must not be sent."""
     for name, value in headers.items():
-        if not _NAME.fullmatch(name):
+        if not _is_header_name(name):
             raise ConfigurationError("The header name contains an invalid character.")
         if name.lower() in _OURS:
             raise ConfigurationError(f"The header {name} is set by Siteatlas itself.")
-        if not _VALUE.fullmatch(value):
+        if not _is_header_value(value):
             raise ConfigurationError(
                 f"The value of the header {name} contains an invalid character."
             )
@@ -241,12 +235,7 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
 LOOKUP_SECONDS = 4.5
 # Shorter than the first pause before a job is retried.
 DEAD_SECONDS = 10.0
-QUICK_SECONDS = 1.0
 MAX_DEAD_NAMES = 1024
-FIRST_TIMEOUT_SECONDS = 1.5
-TRIES = 3
-MAX_PAUSE_SECONDS = 1.0
-_UNKNOWN = frozenset({pycares.errno.ARES_ENOTFOUND, pycares.errno.ARES_ENODATA})
 
 
 class Resolver(Protocol):
@@ -280,21 +269,19 @@ class DnsResolver:
             self._remember_dead_name(host)
             raise DnsError("The host name of the site was not resolved in time.") from error
         except pycares.AresError as error:
-            if error.args[0] in _UNKNOWN:
+            if error.args[0] in {pycares.errno.ARES_ENOTFOUND, pycares.errno.ARES_ENODATA}:
                 raise DnsNameUnknown from error
-            if time.monotonic() - since > QUICK_SECONDS:
+            if time.monotonic() - since > 1.0:
                 self._remember_dead_name(host)
             raise DnsError from error
         except UnicodeError as error:
             raise DnsError from error
 
     async def _query(self, host: str) -> Sequence[str]:
-        """Look a host name up once, without the memory of failed lookups."""
         with DnsQuery(self._servers) as query:
             return await query.addresses(host)
 
     def _remember_dead_name(self, host: str) -> None:
-        """Do not query this name again for a few seconds: its name servers do not respond."""
         if len(self._dead_until) >= MAX_DEAD_NAMES:
             self._dead_until.clear()
         self._dead_until[host] = time.monotonic() + DEAD_SECONDS
@@ -316,8 +303,8 @@ class DnsQuery:
         self._is_closed = False
         self._channel = pycares.Channel(
             sock_state_cb=self._watch,
-            timeout=FIRST_TIMEOUT_SECONDS,
-            tries=TRIES,
+            timeout=1.5,
+            tries=3,
             servers=list(servers) or None,
         )
 
@@ -350,7 +337,6 @@ class DnsQuery:
         return await self._answer
 
     def _receive_answer(self, result: Any, code: int | None) -> None:
-        """Set the result or the error of the DNS lookup; called by c-ares."""
         if self._answer.done():
             return
         if code is not None:
@@ -360,7 +346,6 @@ class DnsQuery:
             self._answer.set_result(list(dict.fromkeys(found)))
 
     def _watch(self, fd: int, readable: bool, writable: bool) -> None:
-        """Watch a socket as c-ares requests; its callback for DNS sockets."""
         if self._is_closed:
             return
         if readable:
@@ -377,22 +362,19 @@ class DnsQuery:
             self._writing.discard(fd)
 
     def _process_sockets(self, read_fd: int, write_fd: int) -> None:
-        """Let c-ares read or write the sockets of a DNS lookup, then check its timeouts."""
         self._channel.process_fd(read_fd, write_fd)
         self._set_timer()
 
     def _set_timer(self) -> None:
-        """Let c-ares check its own timeouts until there is an answer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if not self._answer.done():
-            pause = self._channel.timeout(MAX_PAUSE_SECONDS)  # type: ignore[no-untyped-call]
+            pause = self._channel.timeout(1.0)  # type: ignore[no-untyped-call]
             bad = pycares.ARES_SOCKET_BAD
             self._timer = self._loop.call_later(pause, self._process_sockets, bad, bad)
 
     def _unwatch_sockets(self) -> None:
-        """Remove the timer and the sockets of the DNS lookup from the event loop."""
         if self._timer is not None:
             self._timer.cancel()
         for fd in self._reading:
@@ -401,13 +383,8 @@ class DnsQuery:
             self._loop.remove_writer(fd)
 
 
-MAX_CACHED_NAMES = 256
 MAX_LOOKUPS = 4
 MAX_ADDRESSES = 4
-MAX_CONNECTIONS = 64
-MAX_HEADER_FIELDS = 128
-MAX_HEADER_FIELD_BYTES = 16 * 1024
-_FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 
 @dataclass(slots=True)
@@ -490,7 +467,6 @@ class Gate(AbstractResolver):
         return await self._checked(ConnectTarget(address.host, address.port, ()))
 
     async def _checked(self, target: ConnectTarget) -> tuple[str, ...]:
-        """Resolve the target and check each of its IP addresses against the egress policy."""
         addresses = await self._addresses_of(target)
         try:
             for ip in addresses:
@@ -507,7 +483,7 @@ class Gate(AbstractResolver):
         target = _target.get()
         if target is None or port != target.port or ip not in target.addresses:
             raise _denial(target, ip, port, "not the target")
-        if family not in _FAMILIES:
+        if family not in {socket.AF_INET, socket.AF_INET6}:
             raise _denial(target, ip, port, "family")
         try:
             self._check(target, ip)
@@ -531,12 +507,10 @@ class Gate(AbstractResolver):
         self._cache.clear()
 
     def _check(self, target: ConnectTarget, ip: str) -> None:
-        """Raise EgressDenied if the policy forbids this IP address; a proxy may have any."""
         if not target.is_proxy:
             self._policy.check_socket(target.host, ip, target.port)
 
     async def _addresses_of(self, target: ConnectTarget) -> Sequence[str]:
-        """Resolve the host name of the target; the error says whether it is the proxy's."""
         try:
             return await self._addresses(target.host)
         except DnsError as error:
@@ -545,7 +519,6 @@ class Gate(AbstractResolver):
             raise
 
     async def _addresses(self, host: str) -> Sequence[str]:
-        """The IP addresses of a host name, from the cache or the resolver."""
         known = self._cache.get(host)
         if known is not None and known[0] > time.monotonic():
             return known[1]
@@ -556,7 +529,7 @@ class Gate(AbstractResolver):
             raise DnsError("The host name of the site was not resolved in time.") from error
         if not found:
             raise DnsNameUnknown
-        if len(self._cache) >= MAX_CACHED_NAMES:
+        if len(self._cache) >= 256:
             self._cache.clear()
         self._cache[host] = (time.monotonic() + self._cache_seconds, found)
         return found
@@ -572,7 +545,6 @@ def _denial(target: ConnectTarget | None, host: str, port: int, reason: str) -> 
 
 
 def _resolve_result(host: str, ip: str, port: int) -> ResolveResult:
-    """An IP address in the form in which aiohttp expects the result of a resolver."""
     family = socket.AF_INET6 if ":" in ip else socket.AF_INET
     return ResolveResult(
         hostname=host,
@@ -585,7 +557,6 @@ def _resolve_result(host: str, ip: str, port: int) -> ResolveResult:
 
 
 def _peer(opened: socket.socket) -> tuple[str, int] | None:
-    """The other end of a connection; None when it is closed or was never made."""
     if opened.fileno() < 0:
         return None
     try:
@@ -651,12 +622,11 @@ class GatedClient:
 def _open_session(
     gate: Gate, limits: FetchLimits, *, user_agent: str, tls: ssl.SSLContext | None = None
 ) -> aiohttp.ClientSession:
-    """A session whose connections all pass the egress gate."""
     connector = BoundedConnector(
         resolver=gate,
         use_dns_cache=False,
         socket_factory=gate.open_socket,
-        limit=MAX_CONNECTIONS,
+        limit=64,
         ssl=tls or True,
     )
     return aiohttp.ClientSession(
@@ -673,8 +643,8 @@ def _open_session(
         auto_decompress=False,
         middlewares=(_named_faults,),
         read_bufsize=CHUNK_BYTES,
-        max_field_size=MAX_HEADER_FIELD_BYTES,
-        max_headers=MAX_HEADER_FIELDS,
+        max_field_size=16 * 1024,
+        max_headers=128,
     )
 
 

@@ -10,7 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import aiohttp
 from yarl import URL
@@ -27,11 +27,6 @@ from siteatlas.net.gate import (
     request_options,
 )
 from siteatlas.net.response import LIBRARY_FAULTS, FetchLimits, map_exception, retry_after_seconds
-
-# The status decides; a body that is longer or slower costs the connection.
-MAX_IGNORED_BYTES = 16 * 1024
-IGNORED_SECONDS = 1.0
-NO_CACHE = FetchLimits(dns_cache=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +55,7 @@ class PostClient(GatedClient):
         tls: ssl.SSLContext | None = None,
         proxy: Proxy | None = None,
     ) -> None:
-        limits = replace(NO_CACHE, first_byte=seconds)
+        limits = FetchLimits(dns_cache=0.0, first_byte=seconds)
         super().__init__(
             policy.for_site(address), limits, user_agent=user_agent, resolver=resolver, tls=tls
         )
@@ -82,7 +77,6 @@ class PostClient(GatedClient):
     async def _exchange(
         self, url: URL, body: bytes, headers: Mapping[str, str], target: ConnectTarget
     ) -> PostResult:
-        """Send the request and wait for the status, which decides: the body changes nothing."""
         if self._session is None:
             raise RuntimeError("PostClient must be entered with `async with`")
         options = request_options(headers, self._address, self._proxy)
@@ -99,5 +93,6 @@ class PostClient(GatedClient):
 async def _ignore_body(raw: aiohttp.ClientResponse) -> None:
     """Read a short body: a connection whose response is complete can be used again."""
     with suppress(SiteatlasError, *LIBRARY_FAULTS):
-        async with asyncio.timeout(IGNORED_SECONDS):
-            await raw.content.read(MAX_IGNORED_BYTES)
+        async with asyncio.timeout(1.0):
+            # The status decides; a body that is longer or slower costs the connection.
+            await raw.content.read(16 * 1024)

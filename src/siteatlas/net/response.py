@@ -47,7 +47,6 @@ from siteatlas.errors import (
 from siteatlas.net.address import WebAddress
 from siteatlas.text import clean_text, truncated
 
-MIB = 1024 * 1024
 # Longer waits that a site asks for are left to the caller.
 MAX_RETRY_WAIT_SECONDS = 5.0
 
@@ -67,7 +66,7 @@ class FetchLimits:
     first_byte: float = 30.0
     idle: float = 20.0
     document: float = 180.0
-    max_bytes: int = 100 * MIB
+    max_bytes: int = 100 * 1024 * 1024
     header_bytes: int = 64 * 1024
     redirects: int = 5
     lowest_speed: float = 1024.0
@@ -81,13 +80,6 @@ class FetchLimits:
 Fault = TypeVar("Fault", bound=BaseException)
 
 MAX_RETRY_AFTER_SECONDS = 3600.0
-MAX_PRICE_CHARS = 40
-_MAX_CAUSE_DEPTH = 8
-_BROKEN_HANDSHAKE = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-# The OpenSSL error for a response that is not TLS.
-_NOT_TLS = frozenset(
-    ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
-)
 
 # What aiohttp, its dependencies and the standard library raise for a failed request.
 LIBRARY_FAULTS = (
@@ -111,11 +103,13 @@ def map_exception(error: BaseException) -> SiteatlasError:
         return ProxyFailed("The proxy in SITEATLAS_PROXY cannot be reached.")
     if isinstance(error, aiohttp.ClientPayloadError):
         return _payload_fault(error)
-    if _find_cause(error, *_BROKEN_HANDSHAKE):
+    if _find_cause(error, ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
         return ConnectionFailed("The site closed the connection.")
     if _find_cause(error, ssl.SSLError, ssl.CertificateError):
         reasons = {getattr(cause, "reason", None) for cause in _exception_chain(error)}
-        return TlsError() if reasons.isdisjoint(_NOT_TLS) else TlsNotSpoken()
+        # The OpenSSL errors for a response that is not TLS.
+        not_tls = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
+        return TlsError() if reasons.isdisjoint(not_tls | {"HTTP_REQUEST"}) else TlsNotSpoken()
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return DnsError()
     if isinstance(error, (aiohttp.ServerConnectionError, OSError)):
@@ -154,8 +148,7 @@ def error_for_status(
 
 
 def _payment_required(price: str | None) -> PaymentRequired:
-    """The error for a document that must be paid for, with the price that the response names."""
-    shown = clean_text(truncated((price or "").strip(), MAX_PRICE_CHARS))
+    shown = clean_text(truncated((price or "").strip(), 40))
     detail = f", {shown} per request" if shown else ""
     return PaymentRequired(f"The site demands payment for the document (status 402{detail}).")
 
@@ -174,25 +167,21 @@ def retry_after_seconds(header: str | None, now: datetime | None = None) -> floa
 
 
 def _bounded(seconds: float) -> float:
-    """The delay of a Retry-After header, limited to the range that is accepted."""
     return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
 
 
 def _payload_fault(error: aiohttp.ClientPayloadError) -> ScanError:
-    """The error for a broken response body: truncated, or a violation of the protocol."""
     reason = _find_cause(error, HttpProcessingError)
     cut_short = reason is None or isinstance(reason, (ContentLengthError, TransferEncodingError))
     return Truncated() if cut_short else HttpProtocolError()
 
 
 def _find_cause(error: BaseException, *kinds: type[Fault]) -> Fault | None:
-    """The first exception of these types in the chain of a network fault."""
     return next((cause for cause in _exception_chain(error) if isinstance(cause, kinds)), None)
 
 
 def _exception_chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The exception that the HTTP client raised, then the ones that caused it."""
-    for _ in range(_MAX_CAUSE_DEPTH):
+    for _ in range(8):
         if error is None:
             return
         yield error
@@ -200,13 +189,7 @@ def _exception_chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 CHUNK_BYTES = 64 * 1024
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
-# Set by firewalls that answer in place of the site.
-CHALLENGE_HEADERS = ("cf-mitigated", "x-amzn-waf-action")
-# The price of one request, such as `USD 0.01`, in a response with status 402.
-PRICE_HEADER = "crawler-price"
-ABSURD_FACTOR = 2
-_SAMPLES_PER_WINDOW = 30
+_find_charset = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE).search
 
 
 class TimeLimit:
@@ -239,7 +222,7 @@ class Speed:
         first_time, first_total = self._samples[0]
         if seconds - first_time >= self._window and total - first_total < self._needed:
             raise TooSlow
-        if seconds - self._samples[-1][0] >= self._window / _SAMPLES_PER_WINDOW:
+        if seconds - self._samples[-1][0] >= self._window / 30:
             self._samples.append((seconds, total))
 
 
@@ -306,7 +289,7 @@ class Response:
     @property
     def charset(self) -> str | None:
         """The character set that the Content-Type header names, as written."""
-        match = _CHARSET.search(self._raw.headers.get("Content-Type", ""))
+        match = _find_charset(self._raw.headers.get("Content-Type", ""))
         return match[1] if match else None
 
     @property
@@ -335,13 +318,15 @@ class Response:
 
     def error(self) -> ScanError | None:
         """The error that the response means: a challenge, or else the error of its status."""
-        if any(name in self._raw.headers for name in CHALLENGE_HEADERS):
+        # Set by firewalls that answer in place of the site.
+        if any(name in self._raw.headers for name in ("cf-mitigated", "x-amzn-waf-action")):
             return Blocked("The site shows a browser challenge instead of the document.")
         return self.status_error()
 
     def status_error(self) -> ScanError | None:
         """The error that the status of the HTTP response means; None for 200 and 304."""
-        return error_for_status(self.status, self.retry_after, self.headers.get(PRICE_HEADER))
+        # The price of one request, such as `USD 0.01`, in a response with status 402.
+        return error_for_status(self.status, self.retry_after, self.headers.get("crawler-price"))
 
     def refuse_oversize(self) -> None:
         """Raise TooLarge if the announced length is far beyond the limit.
@@ -349,7 +334,7 @@ class Response:
         A document that is only somewhat too large is read up to the limit.
         """
         announced = self.content_length
-        if announced is not None and announced > ABSURD_FACTOR * self._max_bytes:
+        if announced is not None and announced > 2 * self._max_bytes:
             raise TooLarge
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -397,7 +382,6 @@ class Response:
 
 
 def _parse_link(link: Sequence[tuple[str, str]]) -> tuple[frozenset[str], str]:
-    """The relations and the URL of one link in a `Link` header of an HTTP response."""
     relations = " ".join(value for name, value in link if name == "rel")
     # aiohttp adds the URL behind the parameters, one of which may have the same name.
     return frozenset(relations.lower().split()), link[-1][1]
