@@ -87,7 +87,6 @@ class ScanSummary:
         return result
 
     def _add_entries(self, sitemap: str, columns: EntryColumns) -> None:
-        """Add the entries of a scan event to the summary, up to the limit per sitemap."""
         remaining = self._max_urls - self._kept[sitemap]
         rows = zip(
             columns.urls[: max(remaining, 0)],
@@ -109,7 +108,6 @@ class ScanSummary:
             )
 
     def _close_sitemap(self, event: DocumentClosed) -> None:
-        """Complete a sitemap of the summary, on its last event."""
         sitemap = self._sitemaps.get(event.url)
         if sitemap is not None:
             sitemap |= {
@@ -124,8 +122,6 @@ class ScanSummary:
 
 __all__ = ["ScanOptions", "SitemapAnalyzer"]
 
-# An event may hold a thousand children or entries, and many scans may have some at the same time.
-MAX_QUEUED_EVENTS = 2
 USER_AGENT = "Siteatlas (sitemap library)"
 
 
@@ -169,7 +165,8 @@ class SitemapAnalyzer:
         A slow consumer of the events slows down the reading. Closing the iterator cancels the scan.
         `readers` may read documents of a scan that has no URL limit and no memory.
         """
-        events: asyncio.Queue[ScanEvent | None] = asyncio.Queue(MAX_QUEUED_EVENTS)
+        # Few: an event may hold a thousand children or entries, and many scans run at a time.
+        events: asyncio.Queue[ScanEvent | None] = asyncio.Queue(2)
         scan = asyncio.create_task(self._run_scan(site, options, memory, events, readers))
         try:
             while (event := await events.get()) is not None:
@@ -217,7 +214,6 @@ class SitemapAnalyzer:
         events: asyncio.Queue[ScanEvent | None],
         readers: RemoteReaders | None,
     ) -> None:
-        """Run one scan and put its events on the queue, with None at the end."""
         scan = SiteScan(
             site,
             options=options,
@@ -237,7 +233,6 @@ class SitemapAnalyzer:
                 await events.put(None)
 
     def _create_client(self, base: WebAddress) -> HttpClient:
-        """The HTTP client for a scan, from the arguments of `SitemapAnalyzer`."""
         return HttpClient(
             self._policy.for_site(base),
             self._politeness,

@@ -299,11 +299,11 @@ class ProblemCode(StrEnum):
         return [code for code in cls if code.group is group]
 
 
-_MEANINGS = {
+_meanings = {
     code.value: code.meaning for code in ProblemCode if code.group is not ProblemGroup.CANDIDATE
 }
 
 
 def meaning_of_problem(code: str) -> str | None:
     """What the code of a problem means; None for one that this version does not know."""
-    return _MEANINGS.get(code)
+    return _meanings.get(code)

@@ -31,9 +31,6 @@ from siteatlas.scanner.events import (
     SiteResolved,
 )
 
-# Documents with samples per code; thousands of documents often have the same problem.
-MAX_SAMPLED = 100
-
 
 @dataclass(frozen=True, slots=True)
 class SitemapSeen:
@@ -227,7 +224,6 @@ class ReportBuilder:
         self.report.sitemaps = self._order.sort_documents(self.report.sitemaps)
 
     def _count_entries(self, event: EntriesRead) -> None:
-        """Count the entries of an event in the scan report."""
         count = len(event.columns)
         dated = count - event.columns.lastmods.count(None)
         if event.encoded is not None:
@@ -240,7 +236,6 @@ class ReportBuilder:
             opened.url_count += count
 
     def _add_closed_document(self, event: DocumentClosed) -> None:
-        """Add a document to the scan report, on its last event."""
         self.requested.pop(event.requested_url, None)
         self._order.add_redirect(event.requested_url, event.url)
         opened = self.open.pop(event.url, None)
@@ -255,7 +250,6 @@ class ReportBuilder:
         )
 
     def _add_problem(self, event: ProblemSeen | SitemapsSkipped) -> None:
-        """Add to the scan report why it does not show the whole site; filters are no problem."""
         if isinstance(event, SitemapsSkipped):
             self.report.skipped_sitemaps = event._asdict()
             return
@@ -263,20 +257,18 @@ class ReportBuilder:
         self.report.lose(event.code)
 
     def _samples(self, event: DocumentClosed, code: str) -> tuple[ProblemSample, ...]:
-        """The samples of a problem for the scan report; none after the first documents."""
         self._sampled[code] += 1
-        return event.samples.get(code, ()) if self._sampled[code] <= MAX_SAMPLED else ()
+        # Documents with samples per code; thousands of documents often have the same problem.
+        return event.samples.get(code, ()) if self._sampled[code] <= 100 else ()
 
 
 def _robots_sitemaps(robots: RobotsRead) -> Iterator[str]:
-    """The sitemaps of a `RobotsRead` event as canonical URLs, for the order of the scan report."""
     for url in robots.sitemap_urls:
         with suppress(AddressError):
             yield parse_url(url, robots.url).url
 
 
 def _candidate_seen(event: CandidateJudged) -> CandidateSeen:
-    """A candidate in the scan report, from its event."""
     return CandidateSeen(
         url=event.url,
         method=event.method,
@@ -288,12 +280,10 @@ def _candidate_seen(event: CandidateJudged) -> CandidateSeen:
 
 
 def _open_sitemap(event: DocumentOpened) -> OpenSitemap:
-    """A document in the scan report that is still being read, from its event."""
     return OpenSitemap(event.url, event.type, event.method, event.parent_url, event.http_status)
 
 
 def _unread_sitemap(request: DocumentRequested, reason: SiteatlasError) -> SitemapSeen:
-    """A document in the scan report that was requested when the scan ended early."""
     return SitemapSeen(
         url=request.url,
         type=None,
@@ -312,7 +302,6 @@ def _unread_sitemap(request: DocumentRequested, reason: SiteatlasError) -> Sitem
 
 
 def _interrupted_sitemap(sitemap: OpenSitemap, reason: SiteatlasError) -> SitemapSeen:
-    """A document in the scan report that was being read when the scan ended early."""
     return SitemapSeen(
         url=sitemap.url,
         type=sitemap.type,
@@ -331,7 +320,6 @@ def _interrupted_sitemap(sitemap: OpenSitemap, reason: SiteatlasError) -> Sitema
 
 
 def _closed_sitemap(event: DocumentClosed, parent: str | None, url_count: int) -> SitemapSeen:
-    """A document in the scan report that was read or failed, from its last event."""
     return SitemapSeen(
         url=event.url,
         type=event.type,

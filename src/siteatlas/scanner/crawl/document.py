@@ -321,7 +321,7 @@ class SiteHosts:
             raise ForeignHostLimit
 
 
-HOST = re.compile(r"(https?://(\[[^\]/?#]*\]|[^/?#:\\]*)[^/?#\\]*)", re.IGNORECASE)
+_match_host = re.compile(r"(https?://(\[[^\]/?#]*\]|[^/?#:\\]*)[^/?#\\]*)", re.IGNORECASE).match
 
 
 class Placement:
@@ -368,7 +368,7 @@ class Placement:
                 self._tally.note(ProblemCode.SCOPE, url=url)
 
     def _placement_of_url(self, url: str) -> ProblemCode | None:
-        match = HOST.match(url)
+        match = _match_host(url)
         if match is None:
             return None
         origin, host = match[1], match[2].lower()

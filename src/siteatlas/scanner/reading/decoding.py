@@ -34,8 +34,9 @@ from siteatlas.scanner.reading.entries import Tally
 
 CHUNK_BYTES = 64 * 1024
 GZIP_MAGIC = b"\x1f\x8b"
-GZIP_WINDOW = 31
 MAX_LAYERS = 2
+# The name under which Python's codecs find `_as_cp1252`.
+LENIENT_BYTES = "siteatlas_cp1252"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ class _GzipMembers:
         self._tally = tally
         self._max_members = max_members
         self._members = 1
-        self._member = zlib.decompressobj(GZIP_WINDOW)
+        self._member = _new_member()
         self._member_has_output = False
         self._between = b""
         self.ignores_rest = False
@@ -223,7 +224,7 @@ class _GzipMembers:
         if self._members > self._max_members:
             self.error = GzipMembers()
             return b""
-        self._member = zlib.decompressobj(GZIP_WINDOW)
+        self._member = _new_member()
         self._member_has_output = False
         return data
 
@@ -246,22 +247,9 @@ class _GzipMembers:
         return bytes(saved)
 
 
-LENIENT_BYTES = "siteatlas_cp1252"
-BYTE_ORDER_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-WIDE_STARTS = (
-    (b"<\x00\x00\x00", "utf-32-le"),
-    (b"\x00\x00\x00<", "utf-32-be"),
-    (b"<\x00", "utf-16-le"),
-    (b"\x00<", "utf-16-be"),
-    (b"h\x00t\x00", "utf-16-le"),
-    (b"\x00h\x00t", "utf-16-be"),
-)
+def _new_member() -> zlib._Decompress:
+    # The largest window, and 16 for the header of gzip.
+    return zlib.decompressobj(15 + 16)
 
 
 class TextDecoder:
@@ -346,12 +334,26 @@ class TextDecoder:
 
     def _choose(self, head: bytes) -> int:
         self._lenient = LENIENT_BYTES
-        for mark, name in BYTE_ORDER_MARKS:
+        for mark, name in (
+            (codecs.BOM_UTF32_LE, "utf-32-le"),
+            (codecs.BOM_UTF32_BE, "utf-32-be"),
+            (codecs.BOM_UTF8, "utf-8"),
+            (codecs.BOM_UTF16_LE, "utf-16-le"),
+            (codecs.BOM_UTF16_BE, "utf-16-be"),
+        ):
             if head.startswith(mark):
                 self._use_codec(name)
                 self._note_conflict(name, _declared_charset(head[len(mark) :]), self._http_charset)
                 return len(mark)
-        for start, name in WIDE_STARTS:
+        # Without a mark, the first `<` or `ht` shows that characters have several bytes.
+        for start, name in (
+            (b"<\x00\x00\x00", "utf-32-le"),
+            (b"\x00\x00\x00<", "utf-32-be"),
+            (b"<\x00", "utf-16-le"),
+            (b"\x00<", "utf-16-be"),
+            (b"h\x00t\x00", "utf-16-le"),
+            (b"\x00h\x00t", "utf-16-be"),
+        ):
             if head.startswith(start):
                 self._use_codec(name)
                 return 0
@@ -432,7 +434,9 @@ def _codec_name(label: str) -> str:
         return ""
 
 
-AS_CP1252 = "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(0x100))
+_cp1252_table = "".join(
+    bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(0x100)
+)
 
 _match_surrogate = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]|[\xc0\xc1][\x80-\xbf]").match
 # In UTF-8 no character starts with any of these.
@@ -453,7 +457,7 @@ def _as_cp1252(error: UnicodeError) -> tuple[str, int]:
     more = _match_no_starts(error.object, error.end) if error.encoding == "utf-8" else None
     if more is None:
         return text, error.end
-    return text + codecs.charmap_decode(more[0], "strict", AS_CP1252)[0], more.end()
+    return text + codecs.charmap_decode(more[0], "strict", _cp1252_table)[0], more.end()
 
 
 codecs.register_error(LENIENT_BYTES, _as_cp1252)

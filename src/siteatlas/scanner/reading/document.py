@@ -27,35 +27,10 @@ from siteatlas.scanner.reading.decoding import Body, BodyLimits, ContentHash, Te
 from siteatlas.scanner.reading.entries import ReadResult, Tally
 from siteatlas.scanner.reading.head import WINDOWS
 
-
-class DuplicateUrls:
-    """The URLs of one document as 64-bit hashes; records repeated ones in its tally."""
-
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
-        self._seen: set[int] = set()
-
-    def note_repeated(self, urls: Sequence[str]) -> None:
-        """Record in the tally of the document which of its next URLs it has listed before."""
-        seen, new = self._seen, set(map(hash, urls))
-        if len(new) == len(urls) and seen.isdisjoint(new):
-            seen |= new
-            return
-        for url in urls:
-            key = hash(url)
-            if key in seen:
-                self._tally.note(ProblemCode.DUPLICATE_URL, url=url)
-            seen.add(key)
-
-
 if TYPE_CHECKING:
     from siteatlas.scanner.reading.formats import Format
     from siteatlas.scanner.reading.head import HeadReader
 
-MAX_ENTRIES = 250_000
-PROTOCOL_ENTRIES = 50_000
-PROTOCOL_BYTES = 50 * 1024 * 1024
-MIN_CHUNK_BYTES = 4096
 BODY_ERRORS = (EncodingChain, GzipCorrupt, GzipMembers, TooLarge, Truncated)
 
 
@@ -83,8 +58,8 @@ class DocumentReader:
         *,
         base_url: str | None = None,
         limits: BodyLimits | None = None,
-        max_entries: int = MAX_ENTRIES,
-        min_chunk_bytes: int = MIN_CHUNK_BYTES,
+        max_entries: int = 250_000,
+        min_chunk_bytes: int = 4096,
         with_digests: bool = False,
     ) -> None:
         self.tally = Tally()
@@ -167,7 +142,6 @@ class DocumentReader:
         self._note_size()
 
     def _decode_chunk(self, chunk: bytes, *, final: bool = False) -> Iterator[ReadResult]:
-        """Decode and read a chunk of the document, or buffer it while it is too small."""
         self._hash.update(chunk)
         chunk, self._buffered = self._buffered + chunk, b""
         if len(chunk) < self._min_chunk_bytes and not final:
@@ -178,7 +152,6 @@ class DocumentReader:
             yield from self._feed_format(text, final=final and is_last)
 
     def _feed_format(self, text: str, *, final: bool) -> Iterator[ReadResult]:
-        """Choose the format by the head of the document, then pass the text to its reader."""
         if self._format is None:
             # Late, so that a scan sends its first request before it imports the XML parser.
             from siteatlas.scanner.reading.formats import reader_for
@@ -204,14 +177,12 @@ class DocumentReader:
                 raise result.error
 
     def _note_size(self) -> None:
-        """Record that a document exceeds the limits of the protocol, though it was read."""
-        if self.entry_count + self.child_count > PROTOCOL_ENTRIES:
+        if self.entry_count + self.child_count > 50_000:
             self.tally.note(ProblemCode.OVER_50000_ENTRIES)
-        if self.decoded_bytes > PROTOCOL_BYTES:
+        if self.decoded_bytes > 50 * 1024 * 1024:
             self.tally.note(ProblemCode.OVER_50_MIB)
 
     def _apply_entry_limit(self, result: ReadResult) -> ReadResult:
-        """Truncate the result of a chunk at the maximum number of entries per document."""
         remaining = self._max_entries - self.entry_count - self.child_count - self.tally.skipped
         found = result.entry_count + len(result.children)
         if found > remaining:
@@ -224,3 +195,23 @@ class DocumentReader:
         if any(result.columns.extras):
             self._news_count += sum("news" in extra for extra in result.columns.extras if extra)
         return result
+
+
+class DuplicateUrls:
+    """The URLs of one document as 64-bit hashes; records repeated ones in its tally."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._seen: set[int] = set()
+
+    def note_repeated(self, urls: Sequence[str]) -> None:
+        """Record in the tally of the document which of its next URLs it has listed before."""
+        seen, new = self._seen, set(map(hash, urls))
+        if len(new) == len(urls) and seen.isdisjoint(new):
+            seen |= new
+            return
+        for url in urls:
+            key = hash(url)
+            if key in seen:
+                self._tally.note(ProblemCode.DUPLICATE_URL, url=url)
+            seen.add(key)

@@ -80,24 +80,13 @@ def _thread_values() -> dict[str, object]:
 
 
 MAX_TITLE_CHARS = 80
-MAX_TITLE_LOOK_CHARS = 1000
-MAX_TAG_CHARS = 4096
-UNSHOWABLE = re.compile(rf"[{DISRUPTIVE}{INVISIBLE}\u200c\u200d\ufffd]+")
-CHALLENGE_TITLE = re.compile(
+_replace_unshowable = re.compile(rf"[{DISRUPTIVE}{INVISIBLE}\u200c\u200d\ufffd]+").sub
+_find_challenge = re.compile(
     r"captcha|just a moment|attention required|checking your browser|robot check|bot check"
     r"|security check|access denied|(?:verify|confirm|prove) (?:that )?you(?:'re| are) (?:a )?human"
     r"|are you (?:a )?human|ddos protection",
     re.IGNORECASE,
-)
-CHALLENGE_SIGNS = (
-    "_cf_chl_opt",
-    "cf-browser-verification",
-    "px-captcha",
-    "captcha-delivery.com",
-    "/_Incapsula_Resource?SWUDNSAI",
-    "sgcaptcha",
-    "gokuProps",
-)
+).search
 
 
 class Tag(NamedTuple):
@@ -139,22 +128,18 @@ class _PageTarget:
 
     @property
     def title(self) -> str:
-        """The title of the web page, as written."""
         return "".join(self._title)
 
     def start(self, name: str, attributes: Mapping[str, str]) -> None:
-        """Collect a start tag of a document that is a web page, not a sitemap; called by lxml."""
         self._in_title = name == "title" and not self._title_ended
         if name in self._names:
             self.tags.append(Tag(name, dict(attributes)))
 
     def data(self, text: str) -> None:
-        """Collect the title of a document that is a web page, not a sitemap; called by lxml."""
         if self._in_title:
             self._title.append(text)
 
     def end(self, name: str) -> None:
-        """End the title of a document that is a web page, not a sitemap; called by lxml."""
         self._title_ended = self._title_ended or name == "title"
         self._in_title = False
 
@@ -163,7 +148,6 @@ class _PageTarget:
 
 
 def _parse_page(page: str, names: Container[str] = ()) -> _PageTarget:
-    """The named tags and the title of a document that is a web page, not a sitemap."""
     found = _PageTarget(names)
     with NameDictionary():
         _feed_page(page, found)
@@ -186,14 +170,13 @@ def _feed_page(page: str, target: _PageTarget) -> None:
 def read_page(page: str, *names: str) -> WebPage:
     """Parse a page once; `names` are those of the tags to return."""
     found = _parse_page(page, names)
-    tags = [tag for tag in found.tags if tag.attribute_chars <= MAX_TAG_CHARS]
-    title = _shown(found.title[:MAX_TITLE_LOOK_CHARS])
+    tags = [tag for tag in found.tags if tag.attribute_chars <= 4096]
+    title = _shown(found.title[:1000])
     return WebPage(tags, title, _is_challenge(page, title))
 
 
 def _shown(title: str) -> str:
-    """The title of a web page as one short line that is safe to show."""
-    text = " ".join(UNSHOWABLE.sub(" ", title).split())
+    text = " ".join(_replace_unshowable(" ", title).split())
     return text if len(text) <= MAX_TITLE_CHARS else text[: MAX_TITLE_CHARS - 1] + "…"
 
 
@@ -210,19 +193,27 @@ def error_of_page(page: str) -> ScanError:
 
 
 def _is_challenge(page: str, title: str) -> bool:
-    """Whether the content or title of a web page is that of a bot challenge."""
-    signs = any(sign in page for sign in CHALLENGE_SIGNS)
-    return signs or CHALLENGE_TITLE.search(title) is not None
+    signs = (
+        "_cf_chl_opt",
+        "cf-browser-verification",
+        "px-captcha",
+        "captcha-delivery.com",
+        "/_Incapsula_Resource?SWUDNSAI",
+        "sgcaptcha",
+        "gokuProps",
+    )
+    return any(sign in page for sign in signs) or _find_challenge(title) is not None
 
 
-NAMESPACE_RESOURCESYNC = "://www.openarchives.org/rs/terms"
 # They list only what changed in a period, or the content of one archive.
 WINDOWS = frozenset({"changelist", "changedump", "changedump-manifest", "resourcedump-manifest"})
 # Their `<url>` elements are ResourceSync documents, not pages.
 INDEXES = frozenset({"capabilitylist", "description"})
-MISC = re.compile(r"\s*+(?:<\?.*?\?>|<!--.*?-->)", re.DOTALL)
-TAG = re.compile(r"""\s*+</?+([^\s/>!?&<]++)([^>"']*+(?:(?:"[^"]*+"|'[^']*+')[^>"']*+)*)>""")
-CAPABILITY = re.compile(r"""\scapability\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
+_match_misc = re.compile(r"\s*+(?:<\?.*?\?>|<!--.*?-->)", re.DOTALL).match
+_match_tag = re.compile(
+    r"""\s*+</?+([^\s/>!?&<]++)([^>"']*+(?:(?:"[^"]*+"|'[^']*+')[^>"']*+)*)>"""
+).match
+_find_capability = re.compile(r"""\scapability\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""").search
 
 
 def read_capability(root_tag: str, rest: str) -> str | None:
@@ -230,14 +221,14 @@ def read_capability(root_tag: str, rest: str) -> str | None:
 
     Only links and comments may stand between the root's start tag and its `<rs:md>`.
     """
-    if NAMESPACE_RESOURCESYNC not in root_tag:
+    if "://www.openarchives.org/rs/terms" not in root_tag:
         return ""
     position = 0
     while True:
-        if match := MISC.match(rest, position):
+        if match := _match_misc(rest, position):
             position = match.end()
             continue
-        tag = TAG.match(rest, position)
+        tag = _match_tag(rest, position)
         if tag is None:
             return None if rest[position:].lstrip()[:1] in ("", "<") else ""
         name = tag[1].rpartition(":")[2].lower()
@@ -249,30 +240,27 @@ def read_capability(root_tag: str, rest: str) -> str | None:
 
 
 def _capability(attributes: str) -> str:
-    """The capability in the attributes of an `<rs:md>` element; empty if there is none."""
-    found = CAPABILITY.search(attributes)
+    found = _find_capability(attributes)
     return (found[1] or found[2] or "").strip().lower() if found else ""
 
 
 MAX_HEAD_CHARS = 256 * 1024
-MAX_LINE_CHARS = 8192 + 64
-BLANKS = re.compile(r"[\s\x00\ufeff]++")
-DOCTYPE = re.compile(
+_match_blanks = re.compile(r"[\s\x00\ufeff]++").match
+_match_doctype = re.compile(
     r"""\s*+<!DOCTYPE\s++([^\s>\[]++)([^\[>"']*+(?:(?:"[^"]*+"|'[^']*+')[^\[>"']*+)*)(\[.*?\]\s*+)?>""",
     re.DOTALL | re.IGNORECASE,
-)
-ROOT = re.compile(r"""\s*+(<([^\s/>!?&<]++)[^>"']*+(?:(?:"[^"]*+"|'[^']*+')[^>"']*+)*>)""")
-COMMENT_LINES = re.compile(r"(?:#[^\r\n]*+[\r\n]\s*+)*")
-URL_LINE = re.compile(r"https?://[^\s<>]", re.IGNORECASE)
-HTML_NAMES = frozenset(
-    ("html", "head", "body", "title", "meta", "script", "style", "div", "p", "br")
-)
-NAMESPACE = re.compile(
+).match
+_match_root = re.compile(
+    r"""\s*+(<([^\s/>!?&<]++)[^>"']*+(?:(?:"[^"]*+"|'[^']*+')[^>"']*+)*>)"""
+).match
+_match_comment_lines = re.compile(r"(?:#[^\r\n]*+[\r\n]\s*+)*").match
+_match_url_line = re.compile(r"https?://[^\s<>]", re.IGNORECASE).match
+_find_namespace = re.compile(
     r"""\sxmlns\s*=\s*["']\s*https?://(?:www\.)?sitemaps\.org/schemas/sitemap/0\.9/?\s*["']"""
-)
-PROTOCOL_ROOTS = {"urlset": SitemapType.STANDARD, "sitemapindex": SitemapType.INDEX}
+).search
 XML_TYPES = {
-    **PROTOCOL_ROOTS,
+    "urlset": SitemapType.STANDARD,
+    "sitemapindex": SitemapType.INDEX,
     "rss": SitemapType.RSS,
     "rdf": SitemapType.RSS,
     "feed": SitemapType.ATOM,
@@ -322,20 +310,19 @@ class HeadReader:
         return head
 
     def _without_blanks(self, text: str) -> str:
-        """The text after the blanks at the start of the document."""
-        blanks = BLANKS.match(text)
+        blanks = _match_blanks(text)
         self._has_blanks = self._has_blanks or blanks is not None
         return text[blanks.end() :] if blanks else text
 
 
 def _text_head(content: str, *, final: bool) -> Head | None:
-    """The head of a plain text sitemap; None if its first line is still incomplete."""
-    comments = COMMENT_LINES.match(content, 0, MAX_HEAD_CHARS)
+    comments = _match_comment_lines(content, 0, MAX_HEAD_CHARS)
     lines = content[comments.end() :] if comments else content
     unfinished = "\n" not in lines and "\r" not in lines
-    if not final and unfinished and len(lines) < MAX_LINE_CHARS:
+    # The longest URL, with some room for blanks.
+    if not final and unfinished and len(lines) < 8192 + 64:
         return None
-    if not URL_LINE.match(lines):
+    if not _match_url_line(lines):
         raise NotASitemap
     return Head(SitemapType.TEXT, lines)
 
@@ -345,15 +332,15 @@ def _xml_head(content: str, tally: Tally, *, is_all: bool) -> Head | None:
     position = 0
     doctypes = 0
     while True:
-        if match := MISC.match(content, position):
+        if match := _match_misc(content, position):
             position = match.end()
-        elif match := DOCTYPE.match(content, position):
+        elif match := _match_doctype(content, position):
             _check_doctype(match, content)
             doctypes += 1
             position = match.end()
         else:
             break
-    root = ROOT.match(content, position)
+    root = _match_root(content, position)
     if root is None:
         _check_unfinished(content[position:].lstrip(), content)
         return None
@@ -366,7 +353,6 @@ def _xml_head(content: str, tally: Tally, *, is_all: bool) -> Head | None:
 
 
 def _check_doctype(match: re.Match[str], content: str) -> None:
-    """Refuse a document whose DOCTYPE is HTML or declares entities."""
     if match[1].lower() == "html":
         raise error_of_page(content)
     if "<!entity" in (match[3] or "").lower():
@@ -374,7 +360,6 @@ def _check_doctype(match: re.Match[str], content: str) -> None:
 
 
 def _check_unfinished(unread: str, content: str) -> None:
-    """Refuse a document whose incomplete start already rules out a sitemap."""
     start = unread[:4096].lower()
     if start.startswith("<!doctype html"):
         raise error_of_page(content)
@@ -385,14 +370,14 @@ def _check_unfinished(unread: str, content: str) -> None:
 
 
 def _head_of_root(root: re.Match[str], content: str, tally: Tally, capability: str) -> Head:
-    """The head of an XML document with this root tag; raises if it is not a sitemap."""
     name = root[2].rpartition(":")[2].lower()
-    if name in HTML_NAMES:
+    if name in {"html", "head", "body", "title", "meta", "script", "style", "div", "p", "br"}:
         raise error_of_page(content)
     kind = XML_TYPES.get(name)
     if kind is None:
         raise NotASitemap
-    if name in PROTOCOL_ROOTS and (root[2] != name or not NAMESPACE.search(root[1])):
+    is_protocol = name in {"urlset", "sitemapindex"}
+    if is_protocol and (root[2] != name or not _find_namespace(root[1])):
         tally.note(ProblemCode.NAMESPACE)
     if capability in INDEXES:
         kind = SitemapType.INDEX

@@ -18,8 +18,6 @@ from siteatlas.scanner.reading.entries import Tally
 
 PART_CHARS = 16 * 1024
 DENSE_PART_CHARS = 4 * 1024
-# In real documents, entries and references are longer than this on average.
-CHARS_PER_MARK = 10
 
 
 def split_text(text: str, mark: str) -> Iterator[tuple[str, bool]]:
@@ -44,11 +42,11 @@ def split_between_tags(text: str) -> Iterator[tuple[str, bool]]:
 
 def is_dense(text: str, mark: str) -> bool:
     """Whether a mark is so frequent in a text that reading it takes long."""
-    return len(text) > DENSE_PART_CHARS and text.count(mark) * CHARS_PER_MARK > len(text)
+    # In real documents, entries and references are longer than this on average.
+    return len(text) > DENSE_PART_CHARS and text.count(mark) * 10 > len(text)
 
 
 def _parts(text: str, size: int) -> Iterator[tuple[str, bool]]:
-    """The parts of a text, each of this size except the last; at least one part."""
     if len(text) <= size:
         yield text, True
         return
@@ -58,22 +56,20 @@ def _parts(text: str, size: int) -> Iterator[tuple[str, bool]]:
 
 HELD_CHARS = 1024 * 1024
 FORBIDDEN_CONTROLS = bytes(code for code in range(32) if code not in (9, 10, 13))
-SURROGATES = range(0xD800, 0xE000)
 ALLOWED_CONTROL = "\x85"
 CONTROL_TO_ALLOWED = dict.fromkeys(FORBIDDEN_CONTROLS, ALLOWED_CONTROL)
 NONCHARACTERS = ("\ufffe", "\uffff")
-REFERENCE = re.compile(
+_replace_references = re.compile(
     r"&(?!(?:amp|lt|gt|quot|apos);)"
     r"(?:(#)([0-9]{1,8}|[xX][0-9a-fA-F]{1,7})|([A-Za-z][A-Za-z0-9]{1,31}));"
-)
+).sub
 BARE_AMPERSAND = re.compile(
     r"&(?!(?:#(?:[0-9]{1,8}|[xX][0-9a-fA-F]{1,7})|[A-Za-z][A-Za-z0-9]{1,31});)"
 )
-MAX_REFERENCE_CHARS = 34
-OTHER_THAN_AMP = re.compile("&(?!amp;)")
+_find_other_than_amp = re.compile("&(?!amp;)").search
 CDATA_START, CDATA_END = "<![CDATA[", "]]>"
 # Cannot fail once it has begun, so that it takes linear time without possessive groups too.
-CDATA = re.compile(r"(<!\[CDATA\[[^\]]*+(?:\](?!\]>)[^\]]*+)*(?:\]\]>|\Z))")
+_split_at_cdata = re.compile(r"(<!\[CDATA\[[^\]]*+(?:\](?!\]>)[^\]]*+)*(?:\]\]>|\Z))").split
 REPLACEMENT = "\ufffd"
 
 SHOWN_CHARS = 60
@@ -113,13 +109,12 @@ class XmlRepair:
     def mend(self, text: str) -> str:
         """Repair text that splits no entity and neither end of a CDATA section."""
         text = self._repair_characters(text)
-        if "&" in text and OTHER_THAN_AMP.search(text):
+        if "&" in text and _find_other_than_amp(text):
             text = self._repair_outside_cdata(text)
         self._track_cdata(text)
         return text
 
     def _repair_characters(self, text: str) -> str:
-        """Replace characters that XML forbids, and count them."""
         raw = text.encode()
         forbidden = len(raw) - len(raw.translate(None, FORBIDDEN_CONTROLS))
         if forbidden:
@@ -133,21 +128,19 @@ class XmlRepair:
         return text
 
     def _repair_outside_cdata(self, text: str) -> str:
-        """Repair ampersands and entities, except in CDATA sections."""
         position = 0
         if self._in_cdata:
             end = text.find(CDATA_END)
             position = len(text) if end < 0 else end + len(CDATA_END)
         if not _has_other_references(text[position:]):
             return text
-        pieces = CDATA.split(text[position:])
+        pieces = _split_at_cdata(text[position:])
         pieces[::2] = [
             self._repair_references(piece) if "&" in piece else piece for piece in pieces[::2]
         ]
         return text[:position] + "".join(pieces)
 
     def _repair_references(self, text: str) -> str:
-        """Escape bare ampersands, all at once because there may be many; repair references."""
         for match in BARE_AMPERSAND.finditer(text):
             if not self._tally.wants_sample(ProblemCode.BARE_AMPERSAND):
                 break
@@ -155,10 +148,9 @@ class XmlRepair:
         text, count = BARE_AMPERSAND.subn("&amp;", text)
         if count:
             self._tally.note(ProblemCode.BARE_AMPERSAND, count)
-        return REFERENCE.sub(self._repair_reference, text)
+        return _replace_references(self._repair_reference, text)
 
     def _repair_reference(self, match: re.Match[str]) -> str:
-        """Replace an HTML entity by the references of its characters; escape an unknown one."""
         is_number, number, name = match.groups()
         if is_number:
             return self._repair_numeric_reference(number)
@@ -170,7 +162,6 @@ class XmlRepair:
         return "".join(f"&#{ord(character)};" for character in characters)
 
     def _note(self, code: ProblemCode, match: re.Match[str], count: int = 1) -> None:
-        """Count a repair; its sample is the text around, on one line."""
         if not self._tally.wants_sample(code):
             self._tally.note(code, count)
             return
@@ -178,18 +169,16 @@ class XmlRepair:
         self._tally.note(code, count, value=" ".join(around.split()))
 
     def _repair_numeric_reference(self, number: str) -> str:
-        """Normalize a numeric reference; replace one to a character that XML forbids."""
         code = int(number[1:], 16) if number[0] in "xX" else int(number)
         if code in CONTROL_TO_ALLOWED:
             self._tally.note(ProblemCode.FORBIDDEN_CHAR)
             return ALLOWED_CONTROL
-        if code > sys.maxunicode or code in SURROGATES or chr(code) in NONCHARACTERS:
+        if code > sys.maxunicode or 0xD800 <= code < 0xE000 or chr(code) in NONCHARACTERS:
             self._tally.note(ProblemCode.FORBIDDEN_CHAR)
             return REPLACEMENT
         return f"&#{code};"
 
     def _track_cdata(self, text: str) -> None:
-        """Remember whether the text ends inside a CDATA section."""
         start = text.rfind(CDATA_START) if "!" in text else -1
         if start >= 0:
             self._in_cdata = text.find(CDATA_END, start) < 0
@@ -199,7 +188,7 @@ class XmlRepair:
 
 def _end_of_whole_tokens(text: str) -> int:
     """Where the text ends without a reference, or an end of a CDATA section, that may go on."""
-    start = max(len(text) - MAX_REFERENCE_CHARS, 0)
+    start = max(len(text) - 34, 0)
     tail = text[start:]
     if tail.endswith((">", "\n")):
         return len(text)
@@ -229,7 +218,6 @@ def _has_other_references(text: str) -> bool:
 
 
 def _is_in_section(text: str, start: int, place: int) -> bool:
-    """Whether the `<` at `start`, the last one before a place, begins a CDATA section around it."""
     return (
         start >= 0
         and text.startswith(CDATA_START, start)

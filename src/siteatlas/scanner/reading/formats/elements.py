@@ -1,7 +1,7 @@
 """Strict, streaming XML: text in, finished elements of one name out, each dropped after use.
 
 The parser never sees a prolog or a DTD, never resolves anything, and its memory stays bounded. It
-keeps names in a dictionary of the document, see `name_dictionary.py`.
+keeps names in a dictionary of the document, see `NameDictionary`.
 """
 
 from __future__ import annotations
@@ -21,22 +21,20 @@ from siteatlas.scanner.reading.entries import Tally
 from siteatlas.scanner.reading.head import NameDictionary
 from siteatlas.scanner.reading.repair import split_text
 
-MAX_NAMES = 2000
-MAX_NAMES_CHARS = 128 * 1024
 # Checking all of the text would take a quarter more CPU than reading it does. On average half of
 # this is skipped between two checks, at most all of it; which part is not predictable.
 MAX_SKIPPED_CHARS = 2 * 1024 * 1024
-# How much text each check looks at, in however small pieces it arrives; usual ones are larger.
-CHECKED_CHARS = 48 * 1024
 
 BLANK = r" \t\r\n"
-TAG_NAME = re.compile(rf"<([^{BLANK}<>/!][^{BLANK}<>/]*+)")
-ATTRIBUTE_NAME = re.compile(rf"""[{BLANK}]([^{BLANK}=<>/"']++)[{BLANK}]*+=[{BLANK}]*+["']""")
+_find_tag_names = re.compile(rf"<([^{BLANK}<>/!][^{BLANK}<>/]*+)").findall
+_find_attribute_names = re.compile(
+    rf"""[{BLANK}]([^{BLANK}=<>/"']++)[{BLANK}]*+=[{BLANK}]*+["']"""
+).findall
 # The blank in front keeps a long word of `xmlns` from being searched to its end by each of them.
 NAMESPACE = re.compile(
     rf"""xmlns(?<=[{BLANK}]xmlns)[^{BLANK}=<>"']*+[{BLANK}]*+=[{BLANK}]*+("[^"]*+"|'[^']*+')"""
 )
-BLANKS = re.compile(rf">([{BLANK}]{{16,59}}+)<")
+_find_blanks = re.compile(rf">([{BLANK}]{{16,59}}+)<").findall
 
 
 class NameLimit:
@@ -56,48 +54,47 @@ class NameLimit:
         return len(self._names) == known or self._is_within_limits()
 
     def _is_due(self, chars: int) -> bool:
-        """Whether the next text, of so many characters, is to be checked."""
         if self._skip_chars > 0:
             self._skip_chars -= chars
             if self._skip_chars > 0:
                 return False
-            self._check_chars = CHECKED_CHARS
+            # What one check looks at, in however small pieces it arrives; usual ones are larger.
+            self._check_chars = 48 * 1024
         self._check_chars -= chars
         if self._check_chars <= 0:
             self._skip_chars = secrets.randbelow(MAX_SKIPPED_CHARS) + 1
         return True
 
     def _is_within_limits(self) -> bool:
-        """Whether the XML names of the document are few and short enough for the parser."""
-        return len(self._names) <= MAX_NAMES and sum(map(len, self._names)) <= MAX_NAMES_CHARS
+        return len(self._names) <= 2000 and sum(map(len, self._names)) <= 128 * 1024
 
 
 def _names_in(text: str) -> Iterator[list[str]]:
     """All texts in this XML that libxml2 stores in its dictionary of names."""
-    yield TAG_NAME.findall(text)
-    yield ATTRIBUTE_NAME.findall(text)
-    yield BLANKS.findall(text)
+    yield _find_tag_names(text)
+    yield _find_attribute_names(text)
+    yield _find_blanks(text)
     if "xmlns" in text:
         yield NAMESPACE.findall(text)
 
 
-MAX_BYTES_WITHOUT_ELEMENT = 1024 * 1024
 # Of an entry, which is interpreted in one step. Google allows 1,000 images, which have five fields.
 MAX_ELEMENTS = 8000
-LONG_NAME = re.compile(r"<[^ \t\r\n<>/!?][^ \t\r\n<>/]{200}")
+_find_long_name = re.compile(r"<[^ \t\r\n<>/!?][^ \t\r\n<>/]{200}").search
 # The parser repeats the namespace in the tag of each element. The blank in front, looked for last
 # because it is frequent, keeps a long word of `xmlns` from being searched to its end by each.
-LONG_NAMESPACE = re.compile(
+_find_long_namespace = re.compile(
     r"""xmlns(?<=\sxmlns)[^\s=<>"']*+\s*+=\s*+(?:"[^"<]{1024}|'[^'<]{1024})"""
-)
+).search
 MAX_ATTRIBUTES = 256
-ATTRIBUTE = r"""\s++[^\s=<>/]++\s*+=\s*+(?:"[^"<]*+"|'[^'<]*+')"""
-TOO_MANY_ATTRIBUTES = re.compile(rf"<[^\s<>/]++(?:{ATTRIBUTE}){{{MAX_ATTRIBUTES + 1}}}")
+_find_too_many_attributes = re.compile(
+    r"""<[^\s<>/]++(?:\s++[^\s=<>/]++\s*+=\s*+(?:"[^"<]*+"|'[^'<]*+'))"""
+    rf"{{{MAX_ATTRIBUTES + 1}}}"
+).search
 # Two cheap looks before that one: so many attributes need as many `=` and a long tag.
-LONG_TAG = re.compile(rf"<[^<]{{{5 * MAX_ATTRIBUTES}}}")
-NAME_TOO_LONG, RESOURCE_LIMIT, CONTENT_AFTER_END, UNDECLARED_PREFIX = 110, 114, 5, 201
-# Also the code for a dictionary that is full.
-OUT_OF_MEMORY = 2
+_find_long_tag = re.compile(rf"<[^<]{{{5 * MAX_ATTRIBUTES}}}").search
+# The error of libxml2 for a tag whose prefix has no namespace.
+UNDECLARED_PREFIX = 201
 # What is cached stays, so that long texts of one document would take the memory of all.
 MAX_CACHED_ROOT_CHARS, MAX_CACHED_TAG_CHARS = 4096, 200
 
@@ -150,11 +147,9 @@ class ElementStream:
 
     @property
     def _may_go_on(self) -> bool:
-        """Whether the parser accepts more text."""
         return self.error is None and not self._parsing_ended
 
     def _read_checked(self, text: str, *, final: bool) -> list[etree._Element]:
-        """The elements that the parser completes with this text."""
         if not self._may_go_on:
             return []
         with self._dictionary:
@@ -172,7 +167,6 @@ class ElementStream:
             self._forget_last()
 
     def _parse(self, data: bytes, *, final: bool) -> list[etree._Element]:
-        """The XML elements of a sitemap format that this data completes; may set `error`."""
         self._forget_last()
         failure = self._feed(data, final=final)
         elements, nested = self._finished()
@@ -180,7 +174,7 @@ class ElementStream:
         self._parsing_ended = failure is not None
         self._bytes_since_element = 0 if elements else self._bytes_since_element + len(data)
         if not self.root_closed:
-            too_much = self._bytes_since_element > MAX_BYTES_WITHOUT_ELEMENT
+            too_much = self._bytes_since_element > 1024 * 1024
             self.error = failure or (XmlLimits() if too_much else None)
         return elements
 
@@ -203,7 +197,6 @@ class ElementStream:
 
     @cached_property
     def _parser(self) -> etree.XMLPullParser:
-        """A pull parser for XML sitemaps that loads nothing and resolves no entities."""
         return etree.XMLPullParser(
             events=("end",),
             tag=self._tags,
@@ -217,7 +210,6 @@ class ElementStream:
         )
 
     def _feed(self, data: bytes, *, final: bool) -> ScanError | None:
-        """Pass data to the XML parser of the format; the error that ends parsing, if any."""
         try:
             self._parser.feed(data)
         except etree.XMLSyntaxError as syntax_error:
@@ -235,15 +227,15 @@ class ElementStream:
             self._error_for(syntax_error)
 
     def _error_for(self, syntax_error: etree.XMLSyntaxError) -> ScanError:
-        """The scan error for a syntax error of lxml; some are also counted as a problem."""
         code = getattr(syntax_error, "code", None)
-        if code == OUT_OF_MEMORY:
+        if code == 2:  # out of memory, also for a dictionary that is full
             raise MemoryError
-        if code == CONTENT_AFTER_END:
+        if code == 5:  # content after the end
             self._tally.note(ProblemCode.CONTENT_AFTER_END)
         elif code == UNDECLARED_PREFIX:
             self._tally.note(ProblemCode.NAMESPACE)
-        return XmlLimits() if code in (NAME_TOO_LONG, RESOURCE_LIMIT) else XmlMalformed()
+        # A name that is too long, or a resource limit.
+        return XmlLimits() if code in (110, 114) else XmlMalformed()
 
     def _finished(self) -> tuple[list[etree._Element], bool]:
         """The complete entries, and whether one is nested in another, whose end tag is missing."""
@@ -293,7 +285,6 @@ def prefixes_of_root(root_tag: str) -> frozenset[str] | None:
 
 
 def _prefixes_of_root(root_tag: str) -> frozenset[str] | None:
-    """The namespace prefixes that the root of an XML sitemap declares, uncached."""
     if root_tag.endswith("/>") or has_extreme_tag(root_tag):
         return None
     with NameDictionary():
@@ -304,7 +295,6 @@ _prefixes_of_usual_root = lru_cache(maxsize=256)(_prefixes_of_root)
 
 
 def _parsed_prefixes(document: str) -> frozenset[str] | None:
-    """Parse the root of an XML sitemap as a separate document; returns its namespace prefixes."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
     try:
         root = etree.fromstring(document.encode(), parser)
@@ -316,23 +306,21 @@ def _parsed_prefixes(document: str) -> frozenset[str] | None:
 def has_extreme_tag(text: str) -> bool:
     """Whether a tag has a name or namespace too long, or too many attributes, for the parser."""
     return (
-        LONG_NAME.search(text) is not None
-        or ("xmlns" in text and LONG_NAMESPACE.search(text) is not None)
+        _find_long_name(text) is not None
+        or ("xmlns" in text and _find_long_namespace(text) is not None)
         or _has_too_many_attributes(text)
     )
 
 
 def _has_too_many_attributes(text: str) -> bool:
-    """Whether an XML tag in this text has more attributes than the parser may see."""
     return (
         text.count("=") > MAX_ATTRIBUTES
-        and LONG_TAG.search(text) is not None
-        and TOO_MANY_ATTRIBUTES.search(text) is not None
+        and _find_long_tag(text) is not None
+        and _find_too_many_attributes(text) is not None
     )
 
 
 def _is_nested(element: etree._Element) -> bool:
-    """Whether an XML element is inside another one of the same name."""
     return any(True for _ in element.iterancestors(element.tag))
 
 
@@ -350,13 +338,11 @@ def _drop_after(node: etree._Element, entry: etree._Element) -> None:
 
 
 def _tag_patterns(*names: str) -> list[str]:
-    """The tags of these names in any namespace and their usual cases, as lxml expects them."""
     variants = {variant for name in names for variant in (name, name.upper(), name.capitalize())}
     return [f"{{*}}{variant}" for variant in sorted(variants)]
 
 
 def _namespace(tag: str) -> str:
-    """The namespace of a tag as the XML parser writes it."""
     return tag.rpartition("}")[0]
 
 
@@ -366,7 +352,6 @@ def local_name(tag: str) -> str:
 
 
 def _local_name(tag: str) -> str:
-    """The name of an XML tag without its namespace, uncached."""
     return tag.rpartition("}")[2].rpartition(":")[2].lower()
 
 

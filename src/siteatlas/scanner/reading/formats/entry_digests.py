@@ -21,7 +21,6 @@ from siteatlas.scanner.reading.formats.salvage import decode_url
 
 ENTRY_END = b"</url>"
 NO_DIGEST = 0
-LOC = "<loc>"
 
 
 @dataclass(slots=True)
@@ -81,13 +80,12 @@ def storable_digests(digests: Sequence[int], extras: Sequence[Extras | None]) ->
 
 
 def _joined(texts: list[bytes]) -> str:
-    """Entries as one text."""
     return b"".join([part for text in texts for part in (text, ENTRY_END)]).decode()
 
 
 def _locs(text: str) -> list[str]:
     """The URLs of the entries of a chunk. A pattern would take as long as reading the entries."""
-    urls = [part[: part.find("<")] for part in text.split(LOC)[1:]]
+    urls = [part[: part.find("<")] for part in text.split("<loc>")[1:]]
     if "&" in text:
         urls = [decode_url(url) for url in urls]
     # One look at all of them: few documents have blanks around their URLs.

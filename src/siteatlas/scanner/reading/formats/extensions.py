@@ -15,15 +15,11 @@ from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import WHITE_SPACE, Extras, Tally
 from siteatlas.scanner.reading.formats.elements import local_name, text_of
 
-MAX_ITEMS = 1000
 MAX_FIELDS = 64
 MAX_REPEATED_ATTRIBUTES = 8
 MAX_VALUE_CHARS = 4096
 VALUE_COST = 16
-MAX_DEPTH = 8
 MAX_EXTRAS_CHARS = 256 * 1024
-RESOURCE_ATTRIBUTES = ("change", "datetime", "hash", "length", "path", "type")
-DELETED = "deleted"
 REPEATED_FIELDS = frozenset({"tag", "category", "price", "content_segment_loc"})
 
 
@@ -38,28 +34,24 @@ def read_extension(tag: str, element: etree._Element, extras: Extras, tally: Tal
 
 
 def _read_image(element: etree._Element, extras: Extras, tally: Tally) -> None:
-    """Add an `<image:image>` element that has a URL to the extras of its entry."""
     fields = _fields(element, tally)
     if fields.get("loc"):
         _append_item(extras, "images", fields, tally)
 
 
 def _read_video(element: etree._Element, extras: Extras, tally: Tally) -> None:
-    """Add a `<video:video>` element to the extras of its entry."""
     fields = _fields(element, tally)
     if fields:
         _append_item(extras, "videos", fields, tally)
 
 
 def _read_news(element: etree._Element, extras: Extras, tally: Tally) -> None:
-    """Add the first `<news:news>` element to the extras of its entry."""
     fields = _fields(element, tally)
     if fields:
         extras.setdefault("news", fields)
 
 
 def _read_alternate(element: etree._Element, extras: Extras, tally: Tally) -> None:
-    """Add an `<xhtml:link rel="alternate">` element to the extras of its entry."""
     attributes: dict[str, str] = dict(element.items())  # type: ignore[arg-type] # of str here
     address = attributes.get("href")
     if not address or attributes.get("rel", "alternate").lower() != "alternate":
@@ -73,12 +65,10 @@ def _read_alternate(element: etree._Element, extras: Extras, tally: Tally) -> No
 
 
 def _read_mobile(_element: etree._Element, extras: Extras, _tally: Tally) -> None:
-    """Record a `<mobile:mobile>` element in the extras of its entry."""
     extras["mobile"] = True
 
 
 def _read_pagemap(element: etree._Element, extras: Extras, tally: Tally) -> None:
-    """Add the data objects of a `<PageMap>` element to the extras of its entry."""
     for data in element:
         if local_name(data.tag) == "dataobject":
             item: Extras = {
@@ -101,10 +91,9 @@ def _pagemap_attributes(data: etree._Element, tally: Tally) -> Extras:
 
 
 def _read_resource(element: etree._Element, extras: Extras, tally: Tally) -> None:
-    """Add what the first `<rs:md>` element says about the resource to the extras of its entry."""
     attributes = {
         name: _truncate(value.strip(WHITE_SPACE), tally)
-        for name in RESOURCE_ATTRIBUTES
+        for name in ("change", "datetime", "hash", "length", "path", "type")
         if (value := element.get(name))
     }
     if attributes:
@@ -114,7 +103,7 @@ def _read_resource(element: etree._Element, extras: Extras, tally: Tally) -> Non
 def says_deleted(extras: Extras | None) -> bool:
     """Whether the extras of an entry say that its resource was deleted."""
     resource = extras.get("resourcesync") if extras else None
-    return resource is not None and resource.get("change", "").lower() == DELETED
+    return resource is not None and resource.get("change", "").lower() == "deleted"
 
 
 READERS: dict[str, Callable[[etree._Element, Extras, Tally], None]] = {
@@ -174,28 +163,25 @@ def _add_repeated(
 
 
 def _element_value(child: etree._Element, tally: Tally, depth: int) -> Extras | str:
-    """The text of an extension element, or its fields if it has children."""
     if not len(child):
         return _truncate((child.text or "").strip(WHITE_SPACE), tally)
-    if depth < MAX_DEPTH:
+    if depth < 8:
         return _fields(child, tally, depth + 1)
     tally.note(ProblemCode.EXTRAS_CUT)
     return ""
 
 
 def _append_item(extras: Extras, key: str, value: Any, tally: Tally) -> None:
-    """Append to a list of extras, up to the limits of the entry and the document."""
     items = extras.get(key)
     if items is None:
         items = extras[key] = []
-    if len(items) < MAX_ITEMS and tally.extras_left > 0:
+    if len(items) < 1000 and tally.extras_left > 0:
         items.append(value)
     else:
         tally.note(ProblemCode.EXTRAS_CUT)
 
 
 def _truncate(value: str, tally: Tally) -> str:
-    """A value of the extras, truncated if it exceeds a limit; counts against the document."""
     size = len(value)
     if size <= MAX_VALUE_CHARS and size <= tally.extras_left:
         tally.extras_left -= size + VALUE_COST
@@ -204,7 +190,6 @@ def _truncate(value: str, tally: Tally) -> str:
 
 
 def _truncate_to_limits(value: str, tally: Tally) -> str:
-    """The slow case of `_truncate`: a value at or near a limit of the extras."""
     longest = min(MAX_VALUE_CHARS, max(tally.extras_left, 0))
     tally.extras_left -= min(len(value), longest) + VALUE_COST
     if len(value) <= longest:

@@ -47,7 +47,6 @@ EXTRAS = "extras"
 REQUIRED_FIELDS = {"image": "loc", "news": "title", "video": "title"}
 # Stand where items were taken out, with characters that XML cannot hold; one for each kind.
 MARKS = {"image": "<\x01", "news": "<\x02", "video": "<\x03", "xhtml": "<\x04"}
-LISTS = {"image": "images", "video": "videos", "xhtml": "alternates"}
 
 # The items of one kind, and how many of them each entry has.
 ItemsOfEntries = tuple[list[Extras], list[int]]
@@ -408,12 +407,13 @@ def extras_of_entries(found: Mapping[str, ItemsOfEntries]) -> list[Extras | None
     """
     if not found:
         return []
+    lists = {"image": "images", "video": "videos", "xhtml": "alternates"}
     columns: dict[str, Sequence[Any]] = {}
     for kind, (items, counts) in found.items():
         column = _column(kind, items, counts)
         if column is None:
             return None
-        columns[LISTS.get(kind, kind)] = column
+        columns[lists.get(kind, kind)] = column
     return [row or None for row in rows_of(columns)]
 
 

@@ -1,6 +1,8 @@
-"""Reads plain text sitemaps: one URL per line.
+"""Reads the formats that list little more than addresses: feeds, and text with one URL per line.
 
-Of relative URLs, only those that are clearly paths are resolved; any other line may be prose.
+Of an item of a feed, the link and the date count, each from the best field that it has.
+
+Of relative URLs in a text, only clear paths are resolved; any other line may be prose.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ from siteatlas.scanner.reading.repair import XmlRepair, split_if_dense
 
 # The best date first: when the page changed, then when it appeared.
 DATE_FIELDS = ("updated", "modified", "pubdate", "date", "published", "issued", "created")
-WEB_SCHEMES = ("http://", "https://")
 
 
 class Feed:
@@ -57,7 +58,6 @@ class Feed:
 
 
 def _read_item(element: etree._Element) -> tuple[str, str]:
-    """The link and the date of one item, each from the best field that it has."""
     links: dict[str, str] = {}
     dates: dict[str, str] = {}
     for child in element:
@@ -82,10 +82,9 @@ def _link(element: etree._Element) -> str:
 
 
 def _permalink(element: etree._Element) -> str:
-    """The guid if it is a permalink, which is the default."""
     text = text_of(element).strip(WHITE_SPACE)
     is_link = element.get("isPermaLink", "true").strip().lower() != "false"
-    return text if is_link and text.lower().startswith(WEB_SCHEMES) else ""
+    return text if is_link and text.lower().startswith(("http://", "https://")) else ""
 
 
 def _about(element: etree._Element) -> str:
@@ -93,10 +92,8 @@ def _about(element: etree._Element) -> str:
     return next((str(v) for k, v in element.attrib.items() if local_name(str(k)) == "about"), "")
 
 
-# Lines are buffered until this many have been read, or all of them.
-LINES_TO_JUDGE = 100
 LINES_PER_STEP = 500
-PATH = re.compile(r"\.{0,2}/\S*")
+_is_path = re.compile(r"\.{0,2}/\S*").fullmatch
 
 
 class TextList:
@@ -118,7 +115,6 @@ class TextList:
             yield self._read_lines(lines[start : start + LINES_PER_STEP], final=final and is_last)
 
     def _whole_lines(self, text: str, *, final: bool) -> list[str]:
-        """The lines completed by this text, at least an empty one; the rest is buffered."""
         text = self._unfinished + text
         cut = len(text) if final else max(text.rfind("\n"), text.rfind("\r", 0, -1)) + 1
         self._unfinished = text[cut:]
@@ -138,7 +134,8 @@ class TextList:
         self._pending_lines += [
             self._resolve_line(line) if line[0] in "./" else line for line in kept
         ]
-        if not (final or self._urls or len(self._pending_lines) >= LINES_TO_JUDGE):
+        # Lines are buffered until this many have been read, or all of them.
+        if not (final or self._urls or len(self._pending_lines) >= 100):
             return ReadResult()
         return self.flush()
 
@@ -154,8 +151,7 @@ class TextList:
         return result
 
     def _resolve_line(self, line: str) -> str:
-        """Resolve a line of a text sitemap if it is a path and the base URL is known."""
-        if self._base is None or not PATH.fullmatch(line):
+        if self._base is None or not _is_path(line):
             return line
         url = resolve_url(line, self._base)
         if url is None:
@@ -164,7 +160,6 @@ class TextList:
         return url
 
     def _drop_long_line(self) -> None:
-        """Discard the buffered part of a line that is too long for a URL, and count it once."""
         if not self._line_too_long:
             self._tally.skip(ProblemCode.URL_TOO_LONG)
         self._line_too_long = True

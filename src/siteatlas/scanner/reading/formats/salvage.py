@@ -16,7 +16,6 @@ from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import MAX_URL_CHARS, WHITE_SPACE, Tally
 
 UNFINISHED_CHARS = 256 * 1024
-MAX_CDATA_CHARS = 16 * 1024
 # The children that one entry of an index may have, all of which are read in one step.
 MAX_LOCS = 1000
 
@@ -25,28 +24,27 @@ PREFIX = r"(?:[\w.-]{1,40}:)?"
 OWN_PREFIX = r"(?!(?:image|video|news|mobile|xhtml):)" + PREFIX
 COMMENT_START, COMMENT_END = "<!--", "-->"
 CDATA_START, CDATA_END = "<![CDATA[", "]]>"
-MAX_CODE_POINT = 0x10FFFF
 # Repairs leave no reference that is longer than `&#1114111;`.
 MAX_ENCODED_URL_CHARS = 10 * MAX_URL_CHARS
 MAX_DIGITS = 12
 ENTRY_WITH_LOC = re.compile(rf"<({PREFIX})(?:url|sitemap)>\s*<{PREFIX}loc>", re.IGNORECASE)
 MAX_PREFIXES, MAX_ENTRIES_SEARCHED = 8, 1000
-SECTION_START = re.compile(r"<!(?:--|\[CDATA\[)")
-ADDRESS_TAG = re.compile(rf"</?{PREFIX}loc(?=[\s/>])", re.IGNORECASE)
+_find_section = re.compile(r"<!(?:--|\[CDATA\[)").search
+_find_loc_tag = re.compile(rf"</?{PREFIX}loc(?=[\s/>])", re.IGNORECASE).search
 ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 # What follows the address must be its own end or that of its entry, not a stray bracket.
-LOC = re.compile(
+_find_locs = re.compile(
     rf"<{OWN_PREFIX}loc(?:\s[^<>]*)?>([^<]*)<(?=/{PREFIX}(?:loc|url|sitemap)\s*>)", re.IGNORECASE
-)
+).findall
 FIELDS = tuple(
     re.compile(rf"<{OWN_PREFIX}{name}\s*>([^<]*)</{PREFIX}{name}\s*>", re.IGNORECASE)
     for name in ("lastmod", "changefreq", "priority")
 )
 # What ResourceSync says of a page that no longer exists.
-DELETED = re.compile(
+_find_deleted = re.compile(
     rf"""<{PREFIX}md\s(?:[^<>]*\s)?change\s*=\s*["']\s*deleted\s*["']""", re.IGNORECASE
-)
-REFERENCE = re.compile(r"&(?:#(x?)([0-9a-fA-F]+)|(amp|lt|gt|quot|apos));")
+).search
+_replace_references = re.compile(r"&(?:#(x?)([0-9a-fA-F]+)|(amp|lt|gt|quot|apos));").sub
 PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
 
@@ -62,7 +60,6 @@ class _EntryTags(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _entry_tags(prefixes: frozenset[str]) -> _EntryTags:
-    """The patterns of entries with one of these prefixes, or with none."""
     name = f"(?:(?:{'|'.join(map(re.escape, sorted(prefixes)))}):)?(url|sitemap)"
     return _EntryTags(
         re.compile(rf"<{name}(?=[\s/>])", re.IGNORECASE),
@@ -117,7 +114,6 @@ class Salvage:
         return found
 
     def _end_of_done(self, text: str, searched: int) -> int:
-        """The end of the last entry that was read before, of those that end in this text; or 0."""
         ends = [end.end() for end in islice(self._tags.end.finditer(text, searched), self._done)]
         self._done -= len(ends)
         return ends[-1] if ends else 0
@@ -131,13 +127,12 @@ class Salvage:
         return [*([known] if known else ()), *self._tags.start.finditer(text, searched)]
 
     def _parse_entry(self, kind: str, segment: str, found: Salvaged) -> None:
-        """Recover the values of one entry of a malformed sitemap from its text."""
-        texts = LOC.findall(segment)
+        texts = _find_locs(segment)
         locs = [decode_url(text) for text in texts[:MAX_LOCS]]
         if not locs:
             self._tally.skip(ProblemCode.ENTRY_MALFORMED, value=segment)
             return
-        if DELETED.search(segment):
+        if _find_deleted(segment):
             self._tally.skip(ProblemCode.RESOURCE_DELETED, url=locs[0])
             return
         self._tally.note(ProblemCode.ENTRY_SALVAGED, url=locs[0])
@@ -165,11 +160,10 @@ class _Sections:
         self._open_cdata = ""
 
     def feed(self, text: str, *, final: bool) -> str:
-        """The text without sections, except for one that may go on in the next text."""
         text, self._open_cdata = self._open_cdata + text, ""
         kept: list[str] = []
         position = self._end_of_comment(text, 0) if self._in_comment else 0
-        while start := SECTION_START.search(text, position):
+        while start := _find_section(text, position):
             kept.append(text[position : start.start()])
             if start[0] == COMMENT_START:
                 position = self._end_of_comment(text, start.end())
@@ -179,7 +173,6 @@ class _Sections:
         return "".join([*kept, text[position:]])
 
     def _end_of_comment(self, text: str, position: int) -> int:
-        """Where the comment around this position ends; the end of the text if it goes on."""
         end = text.find(COMMENT_END, position)
         self._in_comment = end < 0
         return len(text) if end < 0 else end + len(COMMENT_END)
@@ -192,9 +185,9 @@ class _Sections:
         inside = start + len(CDATA_START)
         following = text.find(CDATA_START, inside)
         end = text.find(CDATA_END, inside, len(text) if following < 0 else following)
-        if end >= 0 and not ADDRESS_TAG.search(text, inside, end):
+        if end >= 0 and not _find_loc_tag(text, inside, end):
             return text[inside:end].translate(ESCAPED), end + len(CDATA_END)
-        may_go_on = end < 0 and following < 0 and len(text) - inside <= MAX_CDATA_CHARS
+        may_go_on = end < 0 and following < 0 and len(text) - inside <= 16 * 1024
         if final or not may_go_on:
             return CDATA_START, inside
         self._open_cdata = text[start:]
@@ -207,7 +200,7 @@ def decode(text: str) -> str:
         return text
     if text.count("&") == text.count("&amp;"):
         return text.replace("&amp;", "&")
-    return REFERENCE.sub(_decode_reference, text)
+    return _replace_references(_decode_reference, text)
 
 
 def decode_url(text: str) -> str:
@@ -220,10 +213,9 @@ def decode_url(text: str) -> str:
 
 
 def _decode_reference(match: re.Match[str]) -> str:
-    """The character of an XML reference; NUL for an invalid one."""
     is_hex, number, name = match.groups()
     if name:
         return PREDEFINED[name]
     code = int(number[:MAX_DIGITS], 16 if is_hex else 10)
     # NUL makes the entry one that cannot be kept, which is what a broken reference must do.
-    return chr(code) if 0 < code <= MAX_CODE_POINT and len(number) <= MAX_DIGITS else "\x00"
+    return chr(code) if 0 < code <= 0x10FFFF and len(number) <= MAX_DIGITS else "\x00"

@@ -53,9 +53,6 @@ from siteatlas.scanner.reading.repair import XmlRepair, split_between_tags, spli
 
 ENTRIES = ("url", "sitemap")
 FIELDS = ("loc", "lastmod", "changefreq", "priority")
-# A misplaced `image:loc` is not a page.
-EXTENSIONS = ("image", "video", "news", "mobile", "xhtml")
-MAX_TAGS = 256
 
 
 class _FieldNumbers(dict[str, int]):
@@ -67,9 +64,11 @@ class _FieldNumbers(dict[str, int]):
 
     def __missing__(self, tag: str) -> int:
         name, space = local_name(tag), _space(tag)
-        foreign = space != self._entry_space and any(word in space for word in EXTENSIONS)
+        # A misplaced `image:loc` is not a page.
+        extensions = ("image", "video", "news", "mobile", "xhtml")
+        foreign = space != self._entry_space and any(word in space for word in extensions)
         number = FIELDS.index(name) if name in FIELDS and not foreign else -1
-        if len(self) < MAX_TAGS and len(tag) <= MAX_CACHED_TAG_CHARS:
+        if len(self) < 256 and len(tag) <= MAX_CACHED_TAG_CHARS:
             self[tag] = number
         return number
 
@@ -80,7 +79,6 @@ def _space(tag: str) -> str:
 
 
 def _field_numbers(entry_tag: str) -> _FieldNumbers:
-    """The columns of the tags inside entries with this tag; cached if the tag is short."""
     if len(entry_tag) <= MAX_CACHED_TAG_CHARS:
         return _usual_field_numbers(entry_tag)
     return _FieldNumbers(_space(entry_tag))
@@ -88,7 +86,6 @@ def _field_numbers(entry_tag: str) -> _FieldNumbers:
 
 @lru_cache(maxsize=64)
 def _usual_field_numbers(entry_tag: str) -> _FieldNumbers:
-    """The columns of the tags inside XML entries with this tag, cached."""
     return _FieldNumbers(_space(entry_tag))
 
 
@@ -131,7 +128,6 @@ class Urlset:
             yield from self._read(self._repair.feed(part, final=is_end), final=is_end)
 
     def _read(self, text: str, *, final: bool) -> Iterator[ReadResult]:
-        """The entries completed by repaired text."""
         if self._fast_path is not None:
             raw = None if final else self._fast_path.feed(text)
             if raw is not None:
@@ -145,7 +141,6 @@ class Urlset:
             yield from self._parse_text(text, final=final)
 
     def _build_fast_result(self, raw: RawEntries) -> ReadResult:
-        """The columns of entries from the fast path; without digests if there was a problem."""
         problems = self._tally.problem_count
         columns = build_columns(raw, self._tally, self._base)
         if raw.digests and self._tally.problem_count == problems:
@@ -159,7 +154,6 @@ class Urlset:
         return ReadResult()
 
     def _parse_text(self, text: str, *, final: bool) -> Iterator[ReadResult]:
-        """Parse text of the XML format strictly; after an XML error, salvage its entries."""
         done = 0
         result: ReadResult | None = None
         for elements in self._elements.read_parts(text, final=final):
@@ -191,7 +185,6 @@ class Urlset:
             yield from self._salvage_text(self._salvage, rest, final=final)
 
     def _begin_salvage(self, text: str, done: int = 0) -> Salvage:
-        """The reader of the rest of a malformed document, which begins with this text."""
         prefixes = self._prefixes | entry_prefixes(text)
         return Salvage(self._tally, done, prefixes=frozenset(prefixes) - {""})
 
@@ -201,7 +194,6 @@ class Urlset:
             self._prefixes.add(elements[-1].prefix or "")
 
     def _build_result(self, elements: Sequence[etree._Element]) -> ReadResult:
-        """The columns and children of `<url>` and `<sitemap>` elements."""
         children: Sequence[etree._Element] = ()
         if self._lists_documents:
             children, elements = elements, ()
@@ -213,12 +205,10 @@ class Urlset:
         return ReadResult(columns, _read_children(children, self._tally))
 
     def _salvage_text(self, salvage: Salvage, text: str, *, final: bool) -> Iterator[ReadResult]:
-        """The entries and children that can be recovered from malformed XML of this format."""
         for part, is_last in split_between_tags(text):
             yield self._salvage_part(salvage, part, final=final and is_last)
 
     def _salvage_part(self, salvage: Salvage, text: str, *, final: bool) -> ReadResult:
-        """The entries and children that can be recovered from a part of malformed XML."""
         found = salvage.feed(text, final=final)
         if self._lists_documents:
             found = Salvaged(children=[*found.pages, *found.children])
@@ -233,7 +223,6 @@ class Urlset:
         )
 
     def _after_root(self, text: str) -> str:
-        """The text after the end of the root, if it contains entries."""
         end = text.find(self._root_end)
         rest = text if end < 0 else text[end + len(self._root_end) :]
         return rest if ENTRY_WITH_LOC.search(rest) else ""
@@ -252,7 +241,6 @@ def _like_root(name: str, root: str) -> str:
 
 
 def _read_elements(elements: Sequence[etree._Element], tally: Tally) -> RawEntries:
-    """Read `<url>` elements into columns of raw values."""
     rows = [_read_entry(element, tally) for element in elements]
     rows = [row for row in rows if row[1] is None or not _is_deleted(*row, tally)]
     if not rows:
@@ -263,7 +251,6 @@ def _read_elements(elements: Sequence[etree._Element], tally: Tally) -> RawEntri
 
 
 def _read_entry(element: etree._Element, tally: Tally) -> tuple[list[str], Extras | None]:
-    """The four values and the extras of one `<url>` element."""
     values = ["", "", "", ""]
     extras: Extras | None = None
     numbers = _field_numbers(element.tag)
@@ -305,13 +292,11 @@ def read_samples(root_tag: str, text: str) -> list[tuple[list[str], Extras | Non
 
 
 def _is_usual_entry(element: etree._Element) -> bool:
-    """Whether this is a `<url>` directly in the root."""
     parent = element.getparent()
     return local_name(element.tag) == "url" and parent is not None and parent.getparent() is None
 
 
 def _read_children(elements: Iterable[etree._Element], tally: Tally) -> list[ChildLink]:
-    """The children of `<sitemap>` elements, one for each `<loc>`."""
     rows = []
     for element in elements:
         fields = [(local_name(child.tag), text_of(child)) for child in element]
@@ -324,7 +309,6 @@ def _read_children(elements: Iterable[etree._Element], tally: Tally) -> list[Chi
 
 
 def _build_children(rows: Sequence[Sequence[str]], tally: Tally) -> list[ChildLink]:
-    """The valid children of a `<sitemapindex>` from loc and lastmod; may be relative URLs."""
     urls = [row[0].strip(WHITE_SPACE) for row in rows]
     places = [place for place, url in enumerate(urls) if _is_child(url, place, tally)]
     kept = [urls[place] for place in places]
@@ -335,7 +319,6 @@ def _build_children(rows: Sequence[Sequence[str]], tally: Tally) -> list[ChildLi
 
 
 def _is_child(url: str, place: int, tally: Tally) -> bool:
-    """Whether the URL of a child of a sitemap index is valid; if not, it is counted as skipped."""
     fault = fault_of_url(url)
     if fault is ProblemCode.RELATIVE_URL:
         tally.note(fault, url=url, place=place)
