@@ -36,7 +36,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobCancelled, JobPoison, LeaseLost
-from siteatlas.queue.completion import HAS_FOLLOW_UP, record_attempts
+from siteatlas.queue.completion import has_follow_up, record_attempts
 from siteatlas.queue.fair_order import (
     SUSPECT_RESCUES,
     is_pending,
@@ -47,11 +47,10 @@ from siteatlas.queue.fair_order import (
 )
 from siteatlas.queue.fence import (
     ACTIVE_STATUSES,
-    ASSIGN_DOMAIN,
-    CLAIM_COLUMNS,
-    IS_CLAIM_HOLDER,
-    RENEW_LEASE,
     Claim,
+    claim_columns,
+    is_claim_holder,
+    renew_lease,
     status_value,
 )
 from siteatlas.queue.submission import joined_documents
@@ -59,19 +58,19 @@ from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobAttempt, JobSt
 from siteatlas.storage.schema import JOBS
 
 # `updated_at` is left as it is: it tells whether the job has begun (`claims.has_begun`).
-MARK_ALONE = update(JOBS).where(IS_CLAIM_HOLDER).values(alone=true()).returning(JOBS.c.id)
-CLEAR = update(JOBS).where(IS_CLAIM_HOLDER, JOBS.c.alone).values(alone=false(), rescues=0)
+_mark_alone = update(JOBS).where(is_claim_holder).values(alone=true()).returning(JOBS.c.id)
+_clear_suspect = update(JOBS).where(is_claim_holder, JOBS.c.alone).values(alone=false(), rescues=0)
 
 
 async def mark_alone(session: AsyncSession, claim: Claim) -> None:
     """Record that no other job runs in the process. LeaseLost if not the claim holder."""
-    if (await session.execute(MARK_ALONE, claim.fenced)).first() is None:
+    if (await session.execute(_mark_alone, claim.fenced)).first() is None:
         raise LeaseLost
 
 
 async def clear_suspect(session: AsyncSession, claim: Claim) -> None:
     """Forget the deaths of a job that has run alone long enough, before others run beside it."""
-    await session.execute(CLEAR, claim.fenced)
+    await session.execute(_clear_suspect, claim.fenced)
 
 
 # Deaths of its worker, without a finished document in between, after which a job fails as poison:
@@ -82,9 +81,7 @@ MAX_RESCUES = 6
 # job, so one that kills its workers late would otherwise do so forever.
 MAX_DEATHS = 12
 LEASE_EXPIRED = "lease_expired"
-RESCUE_BACKOFF_SECONDS = 5.0
 RESCUE_BATCH = 100
-ORPHAN_PAUSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +124,6 @@ def _poll_statement() -> Any:
 
 
 def _claim_update() -> Any:
-    """The UPDATE that claims jobs; the caller adds the condition."""
     return (
         update(JOBS)
         .values(
@@ -141,7 +137,7 @@ def _claim_update() -> Any:
             started_at=func.now(),
             updated_at=func.now(),
         )
-        .returning(*CLAIM_COLUMNS)
+        .returning(*claim_columns)
     )
 
 
@@ -156,7 +152,6 @@ def _claim_of_jobs(line_length: int, *, with_reserve: bool) -> Any:
 
 
 def _claim_of_suspect() -> Any:
-    """The UPDATE that claims one pending job that is suspected of killing its workers."""
     pick = (
         select(JOBS.c.id)
         .where(
@@ -173,7 +168,6 @@ def _claim_of_suspect() -> Any:
 
 
 def _rescue(*, count_deaths: bool, only_listed: bool) -> Any:
-    """The UPDATE that requeues jobs with an expired lease, or ends cancelled and poison ones."""
     is_death = has_begun() & ~_worker_is_alive() if count_deaths else false()
     expired = _expired_jobs(is_death, only_listed=only_listed)
     cancelled = Job.cancel_requested_at.is_not(None)
@@ -240,7 +234,6 @@ def _expired_jobs(is_death: Any, *, only_listed: bool) -> Any:
 
 
 def _earlier_deaths() -> Any:
-    """The number of attempts at the job that ended with the death of their worker."""
     return (
         select(func.count())
         .where(JobAttempt.job_id == Job.id, JobAttempt.error_code == LEASE_EXPIRED)
@@ -250,7 +243,6 @@ def _earlier_deaths() -> Any:
 
 
 def _rescue_array(rows: Any, column: Any) -> Any:
-    """The rows of a query as an array, for the statement that rescues jobs."""
     return func.array(rows.scalar_subquery(), type_=ARRAY(column.type))
 
 
@@ -273,14 +265,13 @@ def _worker_is_alive() -> Any:
 
 
 def _rescue_pause(deaths: Any) -> Any:
-    """SQL interval before a rescued job may be claimed again; grows with worker deaths."""
-    seconds = func.greatest(deaths - 1, 0) * RESCUE_BACKOFF_SECONDS
+    seconds = func.greatest(deaths - 1, 0) * 5.0
     return func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
-DUE_WORK = _poll_statement()
-CLAIM_SUSPECT = _claim_of_suspect()
-RESCUE = {
+_find_due_work = _poll_statement()
+_claim_suspect = _claim_of_suspect()
+_rescue_statements = {
     (count_deaths, only_listed): _rescue(count_deaths=count_deaths, only_listed=only_listed)
     for count_deaths, only_listed in product((False, True), repeat=2)
 }
@@ -288,7 +279,7 @@ RESCUE = {
 
 async def find_due_work(session: AsyncSession, *, ignored: Collection[int] = ()) -> DueWork:
     """Look for work without claiming it. Expired leases of `ignored` jobs are left out."""
-    row = (await session.execute(DUE_WORK, {"ignored": list(ignored)})).one()
+    row = (await session.execute(_find_due_work, {"ignored": list(ignored)})).one()
     return DueWork(list(row.expired), suspects=row.suspect is not None, jobs=row.job is not None)
 
 
@@ -332,7 +323,7 @@ async def claim_suspect(
     calls `suspects.mark_alone` when the other jobs have ended.
     """
     values = _claim_params(worker_id, lease_seconds)
-    job = (await session.execute(CLAIM_SUSPECT, values)).one_or_none()
+    job = (await session.execute(_claim_suspect, values)).one_or_none()
     return replace(Claim.from_job(job), is_suspect=True) if job else None
 
 
@@ -347,7 +338,6 @@ async def claim_one(
 
 
 def _claim_params(worker_id: str, lease_seconds: float) -> dict[str, Any]:
-    """The parameters of the UPDATE that claims jobs."""
     lease = timedelta(seconds=lease_seconds)
     return {"claiming_worker": worker_id, "lease": lease}
 
@@ -370,7 +360,7 @@ async def rescue(
     renew a lease. The record of the attempt distinguishes the two: only a counted death can be
     forgiven later.
     """
-    statement = RESCUE[count_deaths, only is not None]
+    statement = _rescue_statements[count_deaths, only is not None]
     rows = (await session.execute(statement, {"only": list(only or ())})).all()
     for code, counted in ((LEASE_EXPIRED, True), (LeaseLost.code, False)):
         jobs = [row.Job for row in rows if row.is_death is counted]
@@ -393,7 +383,7 @@ async def release_orphans(
         Job.worker_id == worker_id,
         Job.id.not_in(list(running)),
     )
-    await _lock_domains(session, and_(orphaned, HAS_FOLLOW_UP))
+    await _lock_domains(session, and_(orphaned, has_follow_up))
     cancelled = Job.cancel_requested_at.is_not(None)
     statement = (
         update(Job)
@@ -404,7 +394,7 @@ async def release_orphans(
                 else_=status_value(JobStatus.PENDING),
             ),
             attempt=func.greatest(Job.attempt - 1, 0),
-            run_at=func.now() + timedelta(seconds=ORPHAN_PAUSE_SECONDS),
+            run_at=func.now() + timedelta(seconds=5.0),
             finished_at=case((cancelled, func.now()), else_=null()),
             lease_until=null(),
             updated_at=func.now(),
@@ -418,17 +408,14 @@ async def release_orphans(
 
 
 async def _lock_domains(session: AsyncSession, jobs: ColumnElement[bool]) -> None:
-    """Lock the domains of these jobs before the jobs themselves, for their follow-ups."""
     domains = _rescue_array(select(Job.domain_id).where(jobs), Domain.id)
     lock = select(Domain.id).where(Domain.id == any_(domains)).order_by(Domain.id)
     await session.execute(lock.with_for_update(read=True, key_share=True))
 
 
 HEARTBEATS_PER_LEASE = 4
-# 1.0 is reserved for completed jobs.
-MAX_PROGRESS = 0.99
 # One statement, because every scan begins with both.
-START = RENEW_LEASE.returning(joined_documents().label("documents"))
+_start = renew_lease.returning(joined_documents().label("documents"))
 
 
 async def report_progress(
@@ -452,7 +439,7 @@ async def report_progress(
         "finished": documents_finished,
         "read": documents_read,
     }
-    _require_claim((await session.execute(RENEW_LEASE, values)).first())
+    _require_claim((await session.execute(renew_lease, values)).first())
 
 
 async def report_start(
@@ -463,7 +450,7 @@ async def report_start(
     Returns the documents that submissions have added to recent jobs of the domain.
     """
     values = fence_values(claim, lease_seconds, progress) | {"of_domain": claim.domain_id}
-    row = _require_claim((await session.execute(START, values)).first())
+    row = _require_claim((await session.execute(_start, values)).first())
     return distinct_documents(row.documents)
 
 
@@ -473,11 +460,12 @@ def distinct_documents(lists: Sequence[Sequence[str]] | None) -> tuple[str, ...]
 
 
 def fence_values(claim: Claim, lease_seconds: float, progress: float) -> dict[str, Any]:
-    """The values of `RENEW_LEASE` for a transaction that finished no document."""
+    """The values of `renew_lease` for a transaction that finished no document."""
+    # 1.0 is reserved for completed jobs.
     return {
         **claim.fenced,
         "lease": timedelta(seconds=lease_seconds),
-        "new_progress": min(progress, MAX_PROGRESS),
+        "new_progress": min(progress, 0.99),
         "result": None,
         "finished": False,
         "read": False,
@@ -493,10 +481,18 @@ def _require_claim(row: Row[Any] | None) -> Row[Any]:
     return row
 
 
+_assign_domain = (
+    update(JOBS)
+    .where(is_claim_holder)
+    .values(domain_id=bindparam("of_domain", type_=JOBS.c.domain_id.type), updated_at=func.now())
+    .returning(JOBS.c.id)
+)
+
+
 async def assign_domain(session: AsyncSession, claim: Claim, domain_id: UUID) -> None:
     """Set the domain of a job that was created without one. LeaseLost if not the claim holder."""
     values = {**claim.fenced, "of_domain": domain_id}
-    if (await session.execute(ASSIGN_DOMAIN, values)).first() is None:
+    if (await session.execute(_assign_domain, values)).first() is None:
         raise LeaseLost
 
 
@@ -556,7 +552,6 @@ async def heartbeat(
 
 
 def _due_line() -> Any:
-    """A line of pending jobs whose first job is due, except those of users at their limit."""
     lines = pending_lines()
     full = bindparam("users_at_limit", type_=ARRAY(Uuid()))
     is_due = lines.c.run_at <= func.now()
@@ -564,18 +559,18 @@ def _due_line() -> Any:
     return due.limit(queue_literal(1))
 
 
-DUE_LINE = _due_line()
+_find_due_line = _due_line()
 
 
 async def has_due_jobs(session: AsyncSession, *, users_at_limit: Collection[UUID] = ()) -> bool:
     """Whether a pending job is due, not counting the jobs of these users."""
     values = {"users_at_limit": list(users_at_limit)}
-    return await session.scalar(DUE_LINE, values) is not None
+    return await session.scalar(_find_due_line, values) is not None
 
 
-PUT_BACK = (
+_put_back = (
     update(JOBS)
-    .where(IS_CLAIM_HOLDER)
+    .where(is_claim_holder)
     .values(
         status=queue_literal(JobStatus.PENDING),
         fence=JOBS.c.fence - queue_literal(1),
@@ -600,4 +595,4 @@ async def put_back(session: AsyncSession, pauses: Mapping[Claim, float | None]) 
             {**claim.fenced, "pause": None if pause is None else timedelta(seconds=pause)}
             for claim, pause in pauses.items()
         ]
-        await session.execute(PUT_BACK, rows)
+        await session.execute(_put_back, rows)

@@ -34,11 +34,11 @@ from siteatlas.catalog.domains import SCHEDULED
 from siteatlas.errors import JobCancelled, LeaseLost
 from siteatlas.queue.fence import (
     ACTIVE_STATUSES,
-    IS_CLAIM_HOLDER,
     UNPUBLISHED,
     Claim,
     NewJob,
     Priority,
+    is_claim_holder,
     status_value,
 )
 from siteatlas.queue.submission import create
@@ -46,11 +46,10 @@ from siteatlas.storage.models import SYSTEM_USER_ID, Domain, Job, JobAttempt, Jo
 from siteatlas.storage.schema import DOMAINS, JOB_ATTEMPTS, JOBS
 
 FOLLOW_UP = "follow_up"
-HAS_FOLLOW_UP = func.coalesce(JOBS.c.job_metadata[FOLLOW_UP].as_boolean(), False)
+has_follow_up = func.coalesce(JOBS.c.job_metadata[FOLLOW_UP].as_boolean(), False)
 
 
 def _note(*, follow_up: bool) -> Update:
-    """The statement that notes on jobs whether they have a follow-up."""
     metadata = func.coalesce(JOBS.c.job_metadata, func.jsonb_build_object(), type_=JSONB())
     noted = func.jsonb_build_object(FOLLOW_UP, follow_up, type_=JSONB())
     return update(JOBS).values(job_metadata=metadata.op("||")(noted))
@@ -71,13 +70,13 @@ def _request() -> Update:
     return _note(follow_up=True).where(JOBS.c.id == active.c.id).returning(JOBS.c.id)
 
 
-REQUEST = _request()
+_request_follow_ups = _request()
 # Each follow-up is queued once: the job may be retried and end again.
-TAKE = (
+_take_follow_up = (
     _note(follow_up=False)
     .where(
         JOBS.c.id == bindparam("of_job"),
-        HAS_FOLLOW_UP,
+        has_follow_up,
         DOMAINS.c.domain == JOBS.c.dedup_key,
         *SCHEDULED,
     )
@@ -93,7 +92,7 @@ async def request_follow_ups(session: AsyncSession, job_ids: Collection[int]) ->
     """
     if not job_ids:
         return set()
-    return set((await session.scalars(REQUEST, {"of_jobs": list(job_ids)})).all())
+    return set((await session.scalars(_request_follow_ups, {"of_jobs": list(job_ids)})).all())
 
 
 def without_follow_up() -> ColumnElement[Any]:
@@ -112,7 +111,7 @@ async def queue_follow_up(session: AsyncSession, job_id: int) -> None:
 
     The row of the site must have been locked before that of the job.
     """
-    site = (await session.execute(TAKE, {"of_job": job_id})).one_or_none()
+    site = (await session.execute(_take_follow_up, {"of_job": job_id})).one_or_none()
     if site is None:
         return
     new = NewJob(
@@ -127,9 +126,6 @@ async def queue_follow_up(session: AsyncSession, job_id: int) -> None:
     await create(session, new)
 
 
-BACKOFF_FIRST_SECONDS = 15
-BACKOFF_FACTOR = 4.0
-BACKOFF_MAX_SECONDS = 3600
 BACKOFF_JITTER = 0.2
 MAX_SNOOZES = 6
 POSTPONE_FIRST_SECONDS = 3
@@ -138,7 +134,6 @@ MAX_POSTPONEMENTS = 24
 
 
 def _completion(condition: Any) -> Any:
-    """Complete the job and record its attempt in one statement."""
     jobs, attempts = JOBS, JOB_ATTEMPTS
     kept = (jobs.c.fence, jobs.c.attempt, jobs.c.worker_id, jobs.c.started_at)
     ended = (
@@ -155,29 +150,29 @@ def _completion(condition: Any) -> Any:
             updated_at=func.clock_timestamp(),
             lease_until=None,
         )
-        .returning(jobs.c.id.label("job_id"), *kept, HAS_FOLLOW_UP.label("has_follow_up"))
+        .returning(jobs.c.id.label("job_id"), *kept, has_follow_up.label("has_follow_up"))
         .cte("ended")
     )
     recorded = (column for column in ended.c if column.name != "has_follow_up")
     record = select(*recorded, literal("completed").label("outcome"))
     names = [column.name for column in record.selected_columns]
-    has_follow_up = select(ended.c.has_follow_up).scalar_subquery().label("has_follow_up")
-    return insert(attempts).from_select(names, record).returning(has_follow_up)
+    noted = select(ended.c.has_follow_up).scalar_subquery().label("has_follow_up")
+    return insert(attempts).from_select(names, record).returning(noted)
 
 
 # What `Claim.is_narrow` says, but of the job as it is now: a submission that requests the whole
 # site removes the document or the filter of a running job, which then reads the whole site next.
-IS_NARROW = or_(
+_is_narrow = or_(
     JOBS.c.job_metadata["document"].astext.is_not(None),
     JOBS.c.job_metadata["child_filter"].astext.is_not(None),
 )
-COMPLETE = _completion(IS_CLAIM_HOLDER)
-COMPLETE_NARROW = _completion(IS_CLAIM_HOLDER & IS_NARROW)
+_complete = _completion(is_claim_holder)
+_complete_narrow = _completion(is_claim_holder & _is_narrow)
 
 
 def backoff_seconds(attempt: int, jitter: float) -> float:
     """The delay after the given attempt; `jitter` is between -1 and 1."""
-    pause = min(BACKOFF_MAX_SECONDS, BACKOFF_FIRST_SECONDS * BACKOFF_FACTOR ** (attempt - 1))
+    pause = min(3600, 15 * 4.0 ** (attempt - 1))
     return pause * (1 + BACKOFF_JITTER * jitter)
 
 
@@ -199,7 +194,7 @@ async def complete(
     A job that read a part of its site while the whole was requested becomes pending again.
     `counts_as_scheduled`: the scheduled scan that waits for the job is not needed any more.
     """
-    statement = COMPLETE_NARROW if claim.is_narrow else COMPLETE
+    statement = _complete_narrow if claim.is_narrow else _complete
     values = {**claim.fenced, "result": result_data}
     completed = (await session.execute(statement, values)).first()
     if completed is not None:
@@ -212,14 +207,12 @@ async def complete(
 
 
 async def _continue_with_site(session: AsyncSession, claim: Claim) -> JobStatus:
-    """Requeue a job that read a part of its site, since the whole was requested meanwhile."""
     job = await _end(session, claim, _requeue_values(claim))
     await record_attempts(session, [job], outcome="released", error_code="widened", refunded=True)
     return job.status
 
 
 def _requeue_values(claim: Claim) -> dict[str, Any]:
-    """The columns of a job that is requeued with its attempt refunded, or cancelled on request."""
     return {
         "status": _status_after(claim, JobStatus.PENDING),
         "attempt": func.greatest(Job.attempt - 1, 0),
@@ -237,10 +230,10 @@ async def predict_status(session: AsyncSession, claim: Claim, outcome: JobStatus
     locked; otherwise nothing is, so that a locked site does not delay the end of a job.
     LeaseLost if not the claim holder.
     """
-    site = select(Domain.id).where(Domain.id == JOBS.c.domain_id, HAS_FOLLOW_UP)
+    site = select(Domain.id).where(Domain.id == JOBS.c.domain_id, has_follow_up)
     lock = site.with_for_update(read=True, key_share=True).scalar_subquery()
     status: JobStatus | None = await session.scalar(
-        select(_status_after(claim, outcome), lock).where(IS_CLAIM_HOLDER), claim.fenced
+        select(_status_after(claim, outcome), lock).where(is_claim_holder), claim.fenced
     )
     if status is None:
         raise LeaseLost
@@ -285,7 +278,6 @@ async def fail(
 
 
 def _next_run_at(claim: Claim, outcome: JobStatus) -> Any:
-    """When a failed job runs next: after a backoff if it is retried, else unchanged."""
     if outcome is not JobStatus.PENDING:
         return Job.run_at
     pause = backoff_seconds(claim.attempt, random.uniform(-1, 1))
@@ -315,7 +307,7 @@ async def release(
 
 async def count_snoozes(session: AsyncSession, claim: Claim) -> int:
     """How often the job was snoozed since a document of it was read."""
-    count = await session.scalar(select(JOBS.c.snoozes).where(IS_CLAIM_HOLDER), claim.fenced)
+    count = await session.scalar(select(JOBS.c.snoozes).where(is_claim_holder), claim.fenced)
     if count is None:
         raise LeaseLost
     return int(count)
@@ -328,17 +320,14 @@ async def cancel_running(session: AsyncSession, claim: Claim) -> None:
 
 
 def _cancel_requested() -> Any:
-    """SQL condition: the job's cancellation was requested."""
     return Job.cancel_requested_at.is_not(None)
 
 
 def _widened(claim: Claim) -> Any:
-    """SQL condition: the whole site was requested while the job read only a part of it."""
-    return ~IS_NARROW if claim.is_narrow else false()
+    return ~_is_narrow if claim.is_narrow else false()
 
 
 def _status_after(claim: Claim, outcome: JobStatus) -> Any:
-    """SQL value: the status of the job after this attempt; a cancellation request wins."""
     return case(
         (_cancel_requested(), status_value(JobStatus.CANCELLED)),
         (_widened(claim), status_value(JobStatus.PENDING)),
@@ -352,10 +341,9 @@ def _progress_after(claim: Claim) -> Any:
 
 
 async def _end(session: AsyncSession, claim: Claim, values: dict[str, Any]) -> Job:
-    """Set the job to another status than `processing`, guarded by the fence."""
     statement = (
         update(Job)
-        .where(IS_CLAIM_HOLDER)
+        .where(is_claim_holder)
         .values(lease_until=None, updated_at=func.now(), **values)
         .returning(Job)
         .execution_options(synchronize_session=False, populate_existing=True)

@@ -36,8 +36,6 @@ from siteatlas.storage.schema import JOBS
 MAX_DUE_LINES = 1000
 # Finding a line takes some microseconds, so lines whose jobs are all to run later are limited too.
 MAX_LINES = 4000
-# How many jobs a claim examines in all; the first of each line is always examined.
-CANDIDATES_EXAMINED = 4096
 FIRST_OF_A_LINE = 64
 SUSPECT_RESCUES = 2
 
@@ -63,7 +61,6 @@ def picked(line_length: int, *, with_reserve: bool) -> Any:
 
 
 def _ids(jobs: Any) -> Any:
-    """The ids that a query selects, as an array."""
     return func.array(jobs.scalar_subquery(), type_=ARRAY(JOBS.c.id.type))
 
 
@@ -139,7 +136,6 @@ def pending_lines() -> CTE:
 
 
 def _is_due(run_at: Any) -> Any:
-    """1 if a line whose first job runs at this time is due, else 0; counts the lines."""
     return case((run_at <= func.now(), queue_literal(1)), else_=queue_literal(0))
 
 
@@ -156,7 +152,6 @@ def _due(lines: CTE) -> CTE:
 
 
 def _in_turn(lines: CTE, line_length: int) -> CTE:
-    """The first jobs of every line in the order in which they are claimed."""
     head = _head(lines, line_length)
     running = _running(lines)
     turn = head.c.position + func.coalesce(running.c.jobs, queue_literal(0))
@@ -192,7 +187,8 @@ def _head(lines: CTE, line_length: int) -> Any:
         .lateral("first")
     )
     number_of_lines = select(func.count()).select_from(lines).scalar_subquery()
-    share = queue_literal(CANDIDATES_EXAMINED) // number_of_lines
+    # How many jobs a claim examines in all; the first of each line is always examined.
+    share = queue_literal(4096) // number_of_lines
     position = func.row_number().over(order_by=(first.c.run_at, first.c.id)).label("position")
     return (
         select(first.c.id, first.c.run_at, position)

@@ -118,14 +118,14 @@ async def sign_off_worker(session: AsyncSession, report: WorkerReport) -> None:
 
 # The job still has the fence of the claim. The names of parameters must differ from those of the
 # columns that an UPDATE sets.
-IS_CLAIM_HOLDER = and_(
+is_claim_holder = and_(
     JOBS.c.id == bindparam("of_job"),
     JOBS.c.fence == bindparam("of_fence"),
     JOBS.c.status == JobStatus.PROCESSING,
 )
-RENEW_LEASE = (
+renew_lease = (
     update(JOBS)
-    .where(IS_CLAIM_HOLDER)
+    .where(is_claim_holder)
     .values(
         lease_until=func.now() + bindparam("lease", type_=Interval()),
         heartbeat_at=func.now(),
@@ -145,15 +145,9 @@ RENEW_LEASE = (
     )
     .returning(JOBS.c.cancel_requested_at)
 )
-ASSIGN_DOMAIN = (
-    update(JOBS)
-    .where(IS_CLAIM_HOLDER)
-    .values(domain_id=bindparam("of_domain", type_=JOBS.c.domain_id.type), updated_at=func.now())
-    .returning(JOBS.c.id)
-)
 # What a claim returns of a job: no more, and as plain rows, which are several times as fast to load
 # as objects.
-CLAIM_COLUMNS = (
+claim_columns = (
     JOBS.c.id,
     JOBS.c.job_id,
     JOBS.c.fence,
@@ -206,12 +200,12 @@ class Claim:
 
     @property
     def fenced(self) -> dict[str, Any]:
-        """The parameters of `IS_CLAIM_HOLDER`."""
+        """The parameters of `is_claim_holder`."""
         return {"of_job": self.id, "of_fence": self.fence}
 
     @classmethod
     def from_job(cls, job: Job | Row[Any]) -> Self:
-        """The claim on a job that was just claimed, of which `CLAIM_COLUMNS` are known."""
+        """The claim on a job that was just claimed, of which `claim_columns` are known."""
         data, metadata = job.result_data or {}, job.job_metadata or {}
         return cls(
             id=job.id,

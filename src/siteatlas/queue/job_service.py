@@ -130,7 +130,6 @@ class JobService:
 
 
 def _job_values_for_status(word: JobStatus) -> dict[str, Any]:
-    """The columns that change when a job is set to this status by hand."""
     if word is JobStatus.PENDING:
         return requeued_values()
     values: dict[str, Any] = {"status": word, "updated_at": func.now(), "error": None}
@@ -140,7 +139,6 @@ def _job_values_for_status(word: JobStatus) -> dict[str, Any]:
 
 
 def _names(job_id: int | UUID | str) -> Any:
-    """SQL condition: the job with this number or UUID; InputError if it is neither."""
     if isinstance(job_id, int) or (isinstance(job_id, str) and job_id.isdecimal()):
         return Job.id == int(job_id)
     try:
@@ -152,7 +150,6 @@ def _names(job_id: int | UUID | str) -> Any:
 
 
 def _uuid(name: str, value: Any) -> UUID | None:
-    """Parse a UUID in the data of a new job; None if it is empty."""
     if not value:
         return None
     try:
@@ -162,7 +159,6 @@ def _uuid(name: str, value: Any) -> UUID | None:
 
 
 def _require_new_job_pending(status: Any) -> None:
-    """Refuse to create a job with a status other than pending."""
     if status is not None and parse_status(str(status)) is not JobStatus.PENDING:
         raise InputError(
             f"A new job cannot be {status}: it is created pending, and a worker takes it from "

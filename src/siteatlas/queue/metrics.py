@@ -44,7 +44,7 @@ from sqlalchemy.pool import QueuePool
 from siteatlas.errors import DatabaseUnavailable
 from siteatlas.meters import Meters, meters
 from siteatlas.queue.fence import FINAL_STATUSES
-from siteatlas.queue.views import DATABASE_SIZE, QueueLoad
+from siteatlas.queue.views import QueueLoad, database_size
 from siteatlas.scanner.events import DocumentOutcome, UnchangedBy
 from siteatlas.storage.engine import translated_faults
 from siteatlas.storage.models import ChangeKind
@@ -196,7 +196,6 @@ class MetersCollector(Collector):
         yield from self._process_state_metrics()
 
     def _job_metrics(self) -> Iterator[Metric]:
-        """Prometheus metrics of the jobs that this process claimed and ended."""
         counted = self._counted
         yield _counter("claims", "Jobs claimed.", counted.claims)
         yield _counter("rescues", "Jobs rescued after their lease expired.", counted.rescues)
@@ -209,7 +208,6 @@ class MetersCollector(Collector):
         )
 
     def _document_metrics(self) -> Iterator[Metric]:
-        """Prometheus metrics of the documents that this process read."""
         counted = self._counted
         outcomes = (outcome.value for outcome in DocumentOutcome)
         yield _counters(
@@ -236,7 +234,6 @@ class MetersCollector(Collector):
         )
 
     def _process_state_metrics(self) -> Iterator[Metric]:
-        """Prometheus metrics of the connection pool, event loop and heartbeat."""
         counted = self._counted
         pool = pool_state()
         connections = {"size": pool.size, "in_use": pool.in_use, "overflow": pool.overflow}
@@ -248,12 +245,10 @@ class MetersCollector(Collector):
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
-    """A Prometheus gauge with a single value."""
     return GaugeMetricFamily(f"siteatlas_{name}", text, value)
 
 
 def _gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
-    """A Prometheus gauge with one series per value of its label."""
     family = GaugeMetricFamily(f"siteatlas_{name}", text, labels=[label])
     for label_value, value in values.items():
         family.add_metric([label_value], value)
@@ -261,21 +256,16 @@ def _gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> Me
 
 
 def _counter(name: str, text: str, value: float) -> Metric:
-    """A Prometheus counter with a single value."""
     return CounterMetricFamily(f"siteatlas_{name}", text, value)
 
 
 def _counters(
     name: str, text: str, label: str, labels: Iterable[str], counts: Mapping[str, float]
 ) -> Metric:
-    """A Prometheus counter with one series per value of its label."""
     family = CounterMetricFamily(f"siteatlas_{name}", text, labels=[label])
     for label_value in labels:
         family.add_metric([label_value], counts[label_value])
     return family
-
-
-POOLER_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +300,7 @@ async def server_setup(database: Database) -> ServerSetup:
             moment = cast(extract("epoch", func.clock_timestamp()), Float)
             names = ("server_version", "server_version_num", "transaction_read_only")
             settings = [func.current_setting(name) for name in (*names, "max_connections")]
-            row = (await connection.execute(select(moment, DATABASE_SIZE, *settings))).one()
+            row = (await connection.execute(select(moment, database_size, *settings))).one()
             latency = time.perf_counter() - began
     return ServerSetup(
         version=str(row[2]),
@@ -339,7 +329,6 @@ async def role_privileges(database: Database) -> RolePrivileges:
 
 
 def _owner_of_jobs() -> ColumnElement[int]:
-    """SQL value: the role that owns the table of jobs."""
     relations = table("pg_class", column("oid"), column("relowner"))
     return (
         select(relations.c.relowner)
@@ -359,7 +348,7 @@ async def is_pooled(database: Database) -> bool:
                 before = await _backend(first)
             await _backend(second)
             try:
-                async with asyncio.timeout(POOLER_SECONDS):
+                async with asyncio.timeout(3.0):
                     return await _backend(first) != before
             except TimeoutError:
                 # The pooler has only one connection, which the second transaction holds.
@@ -368,5 +357,4 @@ async def is_pooled(database: Database) -> bool:
 
 
 async def _backend(connection: AsyncConnection) -> int:
-    """The process of the server that runs the transaction of this connection."""
     return int(await connection.scalar(select(func.pg_backend_pid())) or 0)

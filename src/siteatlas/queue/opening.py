@@ -22,59 +22,59 @@ from siteatlas.catalog.sitemaps import (
     with_children,
 )
 from siteatlas.queue.claims import distinct_documents, fence_values
-from siteatlas.queue.fence import RENEW_LEASE, Claim
+from siteatlas.queue.fence import Claim, renew_lease
 from siteatlas.queue.submission import joined_documents
 from siteatlas.storage.schema import DOMAINS, JOBS, SCANS, SITEMAPS
 from siteatlas.storage.session import Reader
 
-_DOMAIN = bound("of_domain", type_=SCANS.c.domain_id.type)
+_domain = bound("of_domain", type_=SCANS.c.domain_id.type)
 # Joined to the job, so that the site is locked before it, as in every other transaction.
-_SITE = (
+_site = (
     select(DOMAINS.c.id, DOMAINS.c.baseline_scan_id)
-    .where(DOMAINS.c.id == _DOMAIN)
+    .where(DOMAINS.c.id == _domain)
     .with_for_update(read=True, key_share=True)
     .cte("site")
 )
-_HELD = (
-    RENEW_LEASE.where(JOBS.c.domain_id == _SITE.c.id)
+_held = (
+    renew_lease.where(JOBS.c.domain_id == _site.c.id)
     .returning(JOBS.c.id, JOBS.c.job_id, JOBS.c.created_by, joined_documents().label("documents"))
     .cte("held")
 )
-_OPENED = (
+_opened = (
     insert(SCANS)
     .from_select(
         ["job_id", "job_uuid", "domain_id", "created_by", "max_pages", "scope"],
         select(
-            _HELD.c.id,
-            _HELD.c.job_id,
-            _DOMAIN,
-            _HELD.c.created_by,
+            _held.c.id,
+            _held.c.job_id,
+            _domain,
+            _held.c.created_by,
             bound("page_limit", type_=SCANS.c.max_pages.type),
             bound("scan_scope", type_=SCANS.c.scope.type),
-        ).where(_HELD.c.cancel_requested_at.is_(None)),
+        ).where(_held.c.cancel_requested_at.is_(None)),
     )
     .on_conflict_do_nothing(index_elements=[SCANS.c.job_id])
     .returning(SCANS.c.id)
     .cte("opened")
 )
-_IS_FIRST = func.row_number().over() == 1
-_MANUAL = LOAD_MANUAL.subquery("manual")
-_MANUAL_URLS = select(func.array_agg(_MANUAL.c.url)).scalar_subquery()
+_is_first = func.row_number().over() == 1
+_manual = LOAD_MANUAL.subquery("manual")
+_manual_urls = select(func.array_agg(_manual.c.url)).scalar_subquery()
 # Lists of documents are on the first row only. A scan that was just opened has read nothing yet.
-OPEN = (
+_open = (
     select(
-        _OPENED.c.id.label("scan_id"),
-        case((_IS_FIRST, _HELD.c.documents)).label("joined"),
-        case((_IS_FIRST, _MANUAL_URLS)).label("manual"),
-        case((_IS_FIRST, _SITE.c.baseline_scan_id)).label("baseline"),
+        _opened.c.id.label("scan_id"),
+        case((_is_first, _held.c.documents)).label("joined"),
+        case((_is_first, _manual_urls)).label("manual"),
+        case((_is_first, _site.c.baseline_scan_id)).label("baseline"),
         *SITEMAP_COLUMNS,
         null().label("state"),
         literal(0, Integer()).label("read_count"),
     )
-    .select_from(_HELD)
-    .join(_OPENED, true())
-    .join(_SITE, true())
-    .outerjoin(SITEMAPS, SITEMAPS.c.domain_id == _DOMAIN)
+    .select_from(_held)
+    .join(_opened, true())
+    .join(_site, true())
+    .outerjoin(SITEMAPS, SITEMAPS.c.domain_id == _domain)
     .limit(MAX_LOADED + 1)
 )
 
@@ -110,7 +110,7 @@ async def open_new_scan(
         "page_limit": claim.max_pages,
         "scan_scope": claim.scope,
     }
-    rows = (await session.execute(OPEN, values)).all()
+    rows = (await session.execute(_open, values)).all()
     if not rows:
         return None
     joined = next((row.joined for row in rows if row.joined is not None), None)

@@ -32,17 +32,17 @@ from siteatlas.errors import (
     NothingHeld,
 )
 from siteatlas.queue.completion import (
-    HAS_FOLLOW_UP,
+    has_follow_up,
     queue_follow_up_if_unpublished,
     without_follow_up,
 )
 from siteatlas.queue.fence import (
     ACTIVE_STATUSES,
     ALIVE_SECONDS,
-    IS_CLAIM_HOLDER,
     Claim,
     NewJob,
     SubmittedJob,
+    is_claim_holder,
     status_value,
 )
 from siteatlas.queue.submission import create
@@ -63,7 +63,7 @@ async def cancel(session: AsyncSession, job_id: int) -> str:
     """Cancel a pending job at once; a running one is stopped with the next heartbeat."""
     is_pending = Job.status == JobStatus.PENDING
     # A running job is ended by its worker; only the end of a job queues its follow-up.
-    await _lock_domain(session, Job.id == job_id, is_pending, HAS_FOLLOW_UP)
+    await _lock_domain(session, Job.id == job_id, is_pending, has_follow_up)
     statement = (
         update(Job)
         .where(Job.id == job_id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE_STATUSES))
@@ -159,7 +159,6 @@ async def _lock_domain(session: AsyncSession, *job: ColumnElement[bool]) -> bool
 
 
 async def _load_status(session: AsyncSession, job_id: int) -> str:
-    """The status of a sitemap job; JobNotFound if there is no such job."""
     named = select(Job.status).where(Job.id == job_id, Job.job_type == SITEMAP_JOB)
     status = (await session.execute(named)).scalar()
     if status is None:
@@ -199,17 +198,10 @@ def _requeued_request() -> Any:
     return case((Job.job_type == SITEMAP_JOB, request), else_=Job.result_data)
 
 
-RESTORED = "restored"
-# A process that outlived the restore may hold a claim that is newer than the backup.
-FENCE_STEP = 1_000
-SEEN_WITHIN = func.make_interval(0, 0, 0, 0, 0, 0, ALIVE_SECONDS)
-
-
 async def refuse_while_workers_run(connection: AsyncConnection) -> None:
     """Raise DatabaseInUse while a worker reports to this database."""
-    alive = select(Worker.id).where(
-        Worker.slots > 0, Worker.last_seen_at > func.clock_timestamp() - SEEN_WITHIN
-    )
+    since = func.clock_timestamp() - func.make_interval(0, 0, 0, 0, 0, 0, ALIVE_SECONDS)
+    alive = select(Worker.id).where(Worker.slots > 0, Worker.last_seen_at > since)
     if (await connection.execute(alive.limit(1))).first() is not None:
         raise DatabaseInUse
 
@@ -228,17 +220,18 @@ async def requeue_restored_jobs(connection: AsyncConnection) -> None:
         JOBS.c.worker_id,
         JOBS.c.started_at,
         literal(AttemptOutcome.RELEASED.value),
-        literal(RESTORED),
+        literal("restored"),
     ).where(wanted)
     names = ["job_id", "fence", "attempt", "worker_id", "started_at", "outcome", "error_code"]
     await connection.execute(insert(JOB_ATTEMPTS).from_select(names, ended))
+    # A process that outlived the restore may hold a claim that is newer than the backup.
     await connection.execute(
         update(JOBS)
         .where(wanted)
         .values(
             status=JobStatus.PENDING,
             attempt=func.greatest(JOBS.c.attempt - 1, 0),
-            fence=JOBS.c.fence + FENCE_STEP,
+            fence=JOBS.c.fence + 1_000,
             run_at=func.now(),
             lease_until=null(),
             updated_at=func.now(),
@@ -248,9 +241,9 @@ async def requeue_restored_jobs(connection: AsyncConnection) -> None:
 
 
 RELEASE = "release_removals"
-IS_RELEASE_REQUESTED = select(
+_is_release_requested = select(
     func.coalesce(JOBS.c.job_metadata[RELEASE].as_boolean(), False)
-).where(IS_CLAIM_HOLDER)
+).where(is_claim_holder)
 
 
 async def release_removals(
@@ -299,4 +292,4 @@ async def _request_release(session: AsyncSession, job_id: int) -> None:
 
 async def is_release_requested(session: AsyncSession, claim: Claim) -> bool:
     """Whether a user wants the scan of this job to end the hold of its site."""
-    return bool(await session.scalar(IS_RELEASE_REQUESTED, claim.fenced))
+    return bool(await session.scalar(_is_release_requested, claim.fenced))

@@ -125,7 +125,6 @@ async def raise_retained_from(session: AsyncSession, days: float) -> int:
 
 
 def _first_number(number: Any, after: int, is_kept: ColumnElement[bool]) -> Select[Any]:
-    """The first number after another one that is young enough to be kept."""
     return select(number).where(number > after, is_kept).order_by(number).limit(1)
 
 
@@ -152,7 +151,7 @@ async def prune_feed(session: AsyncSession, days: float, kept_scans: int) -> int
     numbered = and_(FeedEvent.seq > head.pruned_to, FeedEvent.seq <= last)
     if removed := await _delete_events(session, ids, numbered, days):
         return removed
-    surplus = (await session.scalars(_surplus_scans_feed_retention(ids, kept_scans))).all()
+    surplus = (await session.scalars(_surplus_scans_without_job(ids, kept_scans))).all()
     if removed := await delete_scanned_documents(session, surplus, ROWS_PER_BATCH):
         return removed
     await delete_scans(session, surplus)
@@ -160,8 +159,7 @@ async def prune_feed(session: AsyncSession, days: float, kept_scans: int) -> int
     return len(surplus) + 1
 
 
-def _surplus_scans_feed_retention(scan_ids: Sequence[int], kept: int) -> Select[int]:
-    """Those of these scans whose jobs are gone and that are not the newest of their site."""
+def _surplus_scans_without_job(scan_ids: Sequence[int], kept: int) -> Select[int]:
     has_job = exists().where(Job.id == Scan.job_id)
     is_newest = Scan.id >= oldest_kept_scan(Scan.domain_id, kept)
     return select(Scan.id).where(Scan.id.in_(scan_ids), ~has_job, ~is_newest)
@@ -170,7 +168,6 @@ def _surplus_scans_feed_retention(scan_ids: Sequence[int], kept: int) -> Select[
 async def _delete_events(
     session: AsyncSession, scan_ids: Sequence[int], numbered: ColumnElement[bool], days: float
 ) -> int:
-    """Delete a batch of the changes and events of scans; 0 when none is left."""
     changes = UrlChange.scan_id.in_(scan_ids)
     if removed := await delete_rows(session, UrlChange, changes, ROWS_PER_BATCH):
         return removed
@@ -181,7 +178,6 @@ async def _delete_events(
 
 
 async def _delete_robots_texts(session: AsyncSession, scan_ids: Sequence[int], days: float) -> int:
-    """Delete texts of robots.txt that another one replaced before the retained events."""
     newer = aliased(RobotsFile)
     changed = select(FeedEvent.domain_id).where(
         FeedEvent.scan_id.in_(scan_ids), FeedEvent.kind == FeedEventKind.ROBOTS_CHANGED
@@ -216,12 +212,7 @@ async def prune_removed_urls(session: AsyncSession, days: float) -> int:
     return await delete_rows(session, SitemapUrl, condition, ROWS_PER_BATCH)
 
 
-WORKER_HOURS = 24
-JOBS_PER_BATCH = 1_000
-BATCHES_PER_BATCH = 20
 DOCUMENTS_PER_BATCH = 5_000
-# A listed document is younger than this while its scan runs, or the scan has an active job.
-UNREQUESTED_HOURS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +287,7 @@ async def _expired_jobs(session: AsyncSession, keep: Retention) -> list[int]:
                 Job.finished_at < func.now() - timedelta(days=keep.days_for(status)),
             )
             .order_by(Job.finished_at)
-            .limit(JOBS_PER_BATCH - len(ids))
+            .limit(1_000 - len(ids))
             .with_for_update(skip_locked=True)
         )
         ids += (await session.scalars(statement)).all()
@@ -304,7 +295,6 @@ async def _expired_jobs(session: AsyncSession, keep: Retention) -> list[int]:
 
 
 def _surplus_scans(job_ids: Sequence[int], kept: int) -> Select[int]:
-    """Scans up to those of these jobs, except the newest of each site and those in the feed."""
     sites = (
         select(Scan.domain_id, func.max(Scan.id).label("last_id"))
         .where(Scan.job_id.in_(job_ids))
@@ -334,7 +324,7 @@ async def prune_batches(session: AsyncSession, keep: Retention = Retention()) ->
         select(Batch.id)
         .where(Batch.finished_at < func.now() - timedelta(days=keep.batch_days))
         .order_by(Batch.finished_at)
-        .limit(BATCHES_PER_BATCH)
+        .limit(20)
         .with_for_update(skip_locked=True)
         .cte("due")
     )
@@ -348,10 +338,11 @@ async def prune_unrequested_documents(session: AsyncSession) -> int:
     A scan removes its own when it ends; these were left by an older version or a crash. The lock
     prevents submissions for this site meanwhile.
     """
+    # A listed document is younger than this while its scan runs, or the scan has an active job.
     never_requested = and_(
         Sitemap.status == SitemapStatus.PENDING,
         Sitemap.type.is_(None),
-        Sitemap.created_at < func.now() - timedelta(hours=UNREQUESTED_HOURS),
+        Sitemap.created_at < func.now() - timedelta(hours=1),
     )
     active = exists().where(Job.domain_id == Sitemap.domain_id, Job.status.in_(ACTIVE_STATUSES))
     site = select(Sitemap.domain_id).where(never_requested, ~active).limit(1)
@@ -369,7 +360,7 @@ async def prune_workers(session: AsyncSession) -> int:
     """Forget processes that have not been seen for a day."""
     statement = (
         delete(Worker)
-        .where(Worker.last_seen_at < func.now() - timedelta(hours=WORKER_HOURS))
+        .where(Worker.last_seen_at < func.now() - timedelta(hours=24))
         .returning(Worker.id)
     )
     return len((await session.execute(statement)).all())

@@ -62,11 +62,10 @@ from siteatlas.storage.models.jobs import ACTIVE_CONDITION as ACTIVE_PREDICATE
 from siteatlas.storage.schema import JOBS
 from siteatlas.storage.session import Reader
 
-# How many documents may be added to one job, and how many of the newest jobs a scan examines.
+# How many documents may be added to one job.
 MAX_DOCUMENTS = 100
-JOBS_EXAMINED = 100
 
-FIND_ACTIVE = (
+_find_active = (
     select(Job)
     .where(
         Job.dedup_key == bindparam("site"),
@@ -75,7 +74,7 @@ FIND_ACTIVE = (
     )
     .execution_options(populate_existing=True)
 )
-FIND_ALL_ACTIVE = (
+_find_all_active = (
     select(Job)
     .where(
         Job.dedup_key == any_(bindparam("sites", type_=ARRAY(Text()))),
@@ -87,7 +86,6 @@ FIND_ALL_ACTIVE = (
 
 
 def _added_documents() -> Any:
-    """The documents that submissions have added to a job."""
     return func.coalesce(Job.job_metadata["documents"], func.jsonb_build_array(), type_=JSONB())
 
 
@@ -141,18 +139,16 @@ def _widen_statement() -> Any:
 
 
 def _has_other_filter() -> Any:
-    """Whether a job has a filter, and the submission that joins it has none or another one."""
     requested_filter = bindparam("requested_filter", type_=JSONB(none_as_null=True))
     child_filter = Job.job_metadata["child_filter"]
     return child_filter.astext.is_not(None) & child_filter.is_distinct_from(requested_filter)
 
 
 def _merged(condition: Any, changes: Any, metadata: Any = Job.job_metadata) -> Any:
-    """The metadata of a job with these changes if the condition holds."""
     return case((condition, metadata.op("||")(changes)), else_=metadata)
 
 
-WIDEN = _widen_statement()
+_widen = _widen_statement()
 
 
 def _add_document_statement() -> Any:
@@ -171,9 +167,9 @@ def _add_document_statement() -> Any:
     )
 
 
-ADD_DOCUMENT = _add_document_statement()
+_add_document = _add_document_statement()
 # The schedule is nobody: a job that it joins still belongs to one user alone.
-SHARE = (
+_mark_shared = (
     update(Job)
     .where(
         Job.id == any_(bindparam("joined_jobs", type_=ARRAY(BigInteger()))),
@@ -193,7 +189,7 @@ def joined_documents() -> Any:
         select(jobs.c.job_metadata["documents"].label("documents"))
         .where(jobs.c.domain_id == bindparam("of_domain"), jobs.c.job_type == SITEMAP_JOB)
         .order_by(jobs.c.id.desc())
-        .limit(JOBS_EXAMINED)
+        .limit(100)
         .subquery("newest")
     )
     lists = select(func.jsonb_agg(newest.c.documents, type_=JSONB()))
@@ -206,7 +202,7 @@ async def find_sufficient_jobs(session: AsyncSession, requests: Sequence[NewJob]
     One statement for any number of sites. The others are updated one by one.
     """
     by_site = {new.domain: new for new in requests if _named_document(new) is None}
-    found = await session.scalars(FIND_ALL_ACTIVE, {"sites": list(by_site)})
+    found = await session.scalars(_find_all_active, {"sites": list(by_site)})
     jobs = {job.dedup_key: job for job in found if job.dedup_key is not None}
     sufficient = {site: job for site, job in jobs.items() if _satisfies(job, by_site[site])}
     for user in {new.created_by for new in by_site.values()}:
@@ -215,14 +211,13 @@ async def find_sufficient_jobs(session: AsyncSession, requests: Sequence[NewJob]
 
 
 async def _share(session: AsyncSession, jobs: Iterable[Job], user: UUID) -> None:
-    """Mark the jobs of other users that this user joins: they belong to nobody alone."""
     joined = [job.id for job in jobs if job.created_by != user and not job.shared]
     if joined:
-        await session.execute(SHARE, {"joined_jobs": joined, "joined_by": user})
+        await session.execute(_mark_shared, {"joined_jobs": joined, "joined_by": user})
 
 
 def _satisfies(job: Job, new: NewJob) -> bool:
-    """Whether `WIDEN` would leave the job as it is."""
+    """Whether `_widen` would leave the job as it is."""
     if job.status != JobStatus.PENDING:
         return not _must_widen_running(job, new)
     limit = (job.result_data or {}).get("max_pages")
@@ -236,7 +231,6 @@ def _must_widen_running(job: Job, new: NewJob) -> bool:
 
 
 def _reads_less(job: Job, new: NewJob) -> bool:
-    """Whether the site is requested, and the job reads one document or has another filter."""
     if new.document is not None:
         return False
     metadata = job.job_metadata or {}
@@ -254,11 +248,10 @@ async def join(session: AsyncSession, new: NewJob) -> Job | None:
     if job is None or document is None or _reads_only_document(job, document):
         return job
     params = {"of_job": job.id, "added": document}
-    return (await session.scalars(ADD_DOCUMENT, params)).one_or_none()
+    return (await session.scalars(_add_document, params)).one_or_none()
 
 
 def _named_document(new: NewJob) -> str | None:
-    """The document that a submission names; without its host if no scheme was given."""
     if new.document is not None:
         return new.document
     address = parse_site(new.base_url)
@@ -268,7 +261,6 @@ def _named_document(new: NewJob) -> str | None:
 
 
 def _reads_only_document(job: Job, document: str) -> bool:
-    """Whether the active job reads this one document instead of the whole site."""
     return (job.job_metadata or {}).get("document") == document
 
 
@@ -289,41 +281,35 @@ async def _join_and_widen(session: AsyncSession, new: NewJob) -> Job | None:
         "requested_base_url": new.base_url,
         "may_widen_running": new.priority < Priority.SCHEDULED,
     }
-    widened = (await session.execute(WIDEN, requested)).scalar_one_or_none()
+    widened = (await session.execute(_widen, requested)).scalar_one_or_none()
     return widened or await _active(session, new.domain)
 
 
 async def _active(session: AsyncSession, site: str) -> Job | None:
-    """The active job of a site, if there is one."""
-    return (await session.scalars(FIND_ACTIVE, {"site": site})).one_or_none()
-
-
-JOIN_TRIES = 5
-# The columns that `NewJob.columns` returns when no id is given.
-JOB_COLUMNS = (
-    "domain_id",
-    "created_by",
-    "dedup_key",
-    "priority",
-    "max_attempts",
-    "result_data",
-    "job_metadata",
-)
+    return (await session.scalars(_find_active, {"site": site})).one_or_none()
 
 
 def _unless_active(statement: Insert) -> Insert:
-    """Insert nothing if the site has an active job."""
     return statement.on_conflict_do_nothing(
         index_elements=[Job.dedup_key], index_where=text(ACTIVE_PREDICATE)
     )
 
 
 def _registration_and_job(*, watch: bool, scheme_given: bool) -> Select[Any]:
-    """The statement that registers a site and queues its job, unless it has an active one."""
     upsert = registration(watch=watch, scheme_given=scheme_given)
     site = upsert.returning(Domain.id).cte("site")
     row: dict[str, ColumnElement[Any]] = {
-        name: bindparam(f"job_{name}", type_=JOBS.c[name].type) for name in JOB_COLUMNS
+        name: bindparam(f"job_{name}", type_=JOBS.c[name].type)
+        # The columns that `NewJob.columns` returns when no id is given.
+        for name in (
+            "domain_id",
+            "created_by",
+            "dedup_key",
+            "priority",
+            "max_attempts",
+            "result_data",
+            "job_metadata",
+        )
     }
     row["domain_id"] = site.c.id
     new = _unless_active(insert(Job).from_select(list(row), select(*row.values())))
@@ -331,8 +317,8 @@ def _registration_and_job(*, watch: bool, scheme_given: bool) -> Select[Any]:
     return select(site.c.id.label("domain_id"), job).select_from(site.outerjoin(job, true()))
 
 
-INSERT_UNLESS_ACTIVE = _unless_active(insert(Job)).returning(Job)
-REGISTER_AND_INSERT = {
+_insert_unless_active = _unless_active(insert(Job)).returning(Job)
+_register_and_insert = {
     (watch, scheme_given): _registration_and_job(watch=watch, scheme_given=scheme_given)
     for watch, scheme_given in product((False, True), repeat=2)
 }
@@ -409,7 +395,7 @@ def build_submission(
     )
     # The address of a document does not determine where scans of the site start.
     scheme_given = address.scheme_given and document is None
-    statement = REGISTER_AND_INSERT[watch, scheme_given]
+    statement = _register_and_insert[watch, scheme_given]
     domain_values = registration_values(
         address, created_by=created_by, default_interval_hours=interval_hours
     )
@@ -417,7 +403,6 @@ def build_submission(
 
 
 def _job_values(new_job: NewJob) -> dict[str, Any]:
-    """The job parameters of the submission statement."""
     return {f"job_{name}": value for name, value in new_job.columns().items()}
 
 
@@ -474,8 +459,7 @@ async def create(session: AsyncSession, new: NewJob) -> SubmittedJob:
 
 
 async def _join_or_insert(session: AsyncSession, new: NewJob) -> SubmittedJob:
-    """Join the active job of the site, or insert a new job if it has ended."""
-    for _ in range(JOIN_TRIES):
+    for _ in range(5):
         job = await join(session, new)
         if job is not None:
             return _joined(job)
@@ -485,7 +469,6 @@ async def _join_or_insert(session: AsyncSession, new: NewJob) -> SubmittedJob:
 
 
 def _joined(job: Job) -> SubmittedJob:
-    """The result of a submission that joined an active job."""
     return replace(
         SubmittedJob.from_row(job, deduplicated=True),
         document=(job.job_metadata or {}).get("document"),
@@ -507,9 +490,8 @@ async def create_many(session: AsyncSession, jobs: Sequence[NewJob]) -> dict[str
 
 
 async def _insert(session: AsyncSession, jobs: Sequence[NewJob]) -> Sequence[Job]:
-    """Insert the jobs of sites without an active job; return the inserted ones."""
     rows = [new.columns() for new in jobs]
-    return (await session.scalars(INSERT_UNLESS_ACTIVE, rows)).all()
+    return (await session.scalars(_insert_unless_active, rows)).all()
 
 
 # Sites of one transaction: locks are held briefly, and others get their turn in between.
@@ -584,9 +566,6 @@ def without_repeats(sites: Sequence[ImportedSite]) -> list[ImportedSite]:
     return list(by_domain.values())
 
 
-LOCK_NAME = "waiting jobs"
-
-
 async def count_pending(session: Reader, user_id: UUID, enough: int) -> int:
     """The pending jobs of a user, counted no further than `enough`; read from `ix_jobs_fair`."""
     priorities = [queue_literal(int(priority)) for priority in Priority]
@@ -604,11 +583,8 @@ async def lock_pending(session: AsyncSession, user_id: UUID) -> None:
 
     To be taken before any row is locked, so that two transactions never wait for each other.
     """
-    key = func.hashtextextended(f"{LOCK_NAME}:{user_id}", 0)
+    key = func.hashtextextended(f"waiting jobs:{user_id}", 0)
     await session.execute(select(func.pg_advisory_xact_lock(key)))
-
-
-CLOSED_PER_CALL = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -648,7 +624,6 @@ async def create_batch(
 async def _register(
     session: AsyncSession, entries: Sequence[BatchEntry], created_by: UUID
 ) -> dict[str, UUID]:
-    """Register the domains of a batch; return their ids by domain."""
     addresses = _batch_addresses(entries)
     if not addresses:
         return {}
@@ -656,7 +631,6 @@ async def _register(
 
 
 def _batch_addresses(entries: Sequence[BatchEntry]) -> dict[str, WebAddress]:
-    """The valid addresses of a submitted batch by domain; each domain gets one job."""
     return {entry.address.domain: entry.address for entry in entries if entry.address}
 
 
@@ -667,7 +641,6 @@ async def _submit(
     batch: Batch,
     max_attempts: int,
 ) -> dict[str, SubmittedJob]:
-    """Queue a job for each domain of a batch, or join the active one; return the jobs by domain."""
     jobs = [
         NewJob(
             domain=domain,
@@ -684,14 +657,12 @@ async def _submit(
 
 
 def _batch_entry_domain(entry: BatchEntry) -> str:
-    """The domain whose job a batch entry gets; empty if its address is invalid."""
     return entry.address.domain if entry.address else ""
 
 
 def _item(
     batch_id: UUID, position: int, entry: BatchEntry, job: SubmittedJob | None
 ) -> dict[str, object]:
-    """The row of `batch_items` for one entry of a submitted batch."""
     return {
         "batch_id": batch_id,
         "position": position,
@@ -716,7 +687,7 @@ async def close_batches(session: AsyncSession) -> int:
         await session.execute(
             select(Batch)
             .where(Batch.finished_at.is_(None), ~open_item)
-            .limit(CLOSED_PER_CALL)
+            .limit(50)
             .with_for_update(skip_locked=True)
         )
     ).scalars()
@@ -745,7 +716,6 @@ async def freeze_items(session: AsyncSession, which: ColumnElement[bool]) -> Non
 
 
 async def _freeze_counts(session: AsyncSession, batch: Batch) -> None:
-    """Store how many jobs of a finished batch completed and failed, and when the last ended."""
     statement = select(
         func.count().filter(BatchItem.status == JobStatus.COMPLETED),
         func.max(BatchItem.finished_at),

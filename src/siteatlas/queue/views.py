@@ -59,8 +59,7 @@ from siteatlas.storage.models import (
 )
 from siteatlas.storage.session import Reader
 
-KEPT_SECONDS = 60.0
-DATABASE_SIZE = func.pg_database_size(func.current_database())
+database_size = func.pg_database_size(func.current_database())
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ class EndedJobs:
         """The counts, at most a minute old."""
         if time.monotonic() >= self._good_until:
             self._counts = await _count(session, FINAL_STATUSES)
-            self._good_until = time.monotonic() + KEPT_SECONDS
+            self._good_until = time.monotonic() + 60.0
         return self._counts
 
 
@@ -108,7 +107,7 @@ async def queue_load(session: AsyncSession, ended: EndedJobs) -> QueueLoad:
         oldest_overdue_seconds=oldest_overdue,
         feed=await feed_load(session),
         webhooks=await webhook_load(session),
-        database_bytes=int(await session.scalar(select(DATABASE_SIZE)) or 0),
+        database_bytes=int(await session.scalar(select(database_size)) or 0),
     )
 
 
@@ -146,7 +145,6 @@ async def oldest_pending_seconds(session: AsyncSession) -> float:
 
 
 async def _overdue_domains(session: AsyncSession) -> tuple[int, float]:
-    """The number of overdue watched sites, and by how many seconds the first is overdue."""
     age = extract("epoch", func.now() - func.min(Domain.next_scan_at)).cast(Float)
     statement = select(func.count(), age).where(*SCHEDULED, Domain.next_scan_at < func.now())
     count, seconds = (await session.execute(statement)).one()
@@ -164,15 +162,13 @@ async def seconds_until_due(session: AsyncSession) -> float | None:
 
 
 async def _living_workers(session: AsyncSession) -> int:
-    """Count the workers that were seen recently and have slots."""
     since = func.now() - timedelta(seconds=ALIVE_SECONDS)
     alive = (Worker.last_seen_at > since, Worker.slots > 0)
     counted = select(func.count()).select_from(Worker).where(*alive)
     return int(await session.scalar(counted) or 0)
 
 
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-MAX_ATTEMPTS_SHOWN = 100
+_is_uuid = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +214,7 @@ class AttemptView:
 
 def parse_job_ident(text: str) -> int | UUID:
     """Parse the number or UUID by which a reader looks up a job."""
-    if _UUID.fullmatch(text):
+    if _is_uuid(text):
         return UUID(text)
     try:
         return parse_bigint(text)
@@ -229,7 +225,7 @@ def parse_job_ident(text: str) -> int | UUID:
 async def find_job(session: Reader, ident: str) -> JobView:
     """The job with this number or UUID."""
     key = parse_job_ident(ident)
-    statement = JOB_BY_UUID if isinstance(key, UUID) else JOB_BY_NUMBER
+    statement = _job_by_uuid if isinstance(key, UUID) else _job_by_number
     row = (await session.execute(statement, {"key": key})).one_or_none()
     if row is None:
         raise JobNotFound
@@ -270,7 +266,7 @@ async def list_attempts(session: AsyncSession, job_id: int) -> list[AttemptView]
         select_view(AttemptView, JobAttempt)
         .where(JobAttempt.job_id == job_id)
         .order_by(JobAttempt.fence.desc())
-        .limit(MAX_ATTEMPTS_SHOWN)
+        .limit(100)
     )
     return [AttemptView(*row) for row in await session.execute(statement)]
 
@@ -296,12 +292,11 @@ def _jobs() -> Select[*tuple[Any, ...]]:
 
 # Made once: clients ask for the status of a job more often than for anything else, and making the
 # statement takes longer than running it.
-JOB_BY_UUID = _jobs().where(Job.job_id == bindparam("key"))
-JOB_BY_NUMBER = _jobs().where(Job.id == bindparam("key"))
+_job_by_uuid = _jobs().where(Job.job_id == bindparam("key"))
+_job_by_number = _jobs().where(Job.id == bindparam("key"))
 
 
-MAX_WORKERS_SHOWN = 1000
-ANY_ALIVE = select(
+_any_alive = select(
     exists().where(
         Worker.last_seen_at > func.clock_timestamp() - bindparam("age", type_=Interval()),
         Worker.slots > 0,
@@ -335,7 +330,7 @@ async def list_workers(session: AsyncSession) -> list[WorkerView]:
     """The registered processes, those seen last first; also those that stopped."""
     age = extract("epoch", func.clock_timestamp() - Worker.last_seen_at).cast(Float)
     statement = select_view(WorkerView, Worker, seconds_since_seen=func.greatest(0.0, age))
-    latest = statement.order_by(Worker.last_seen_at.desc(), Worker.id).limit(MAX_WORKERS_SHOWN)
+    latest = statement.order_by(Worker.last_seen_at.desc(), Worker.id).limit(1000)
     rows = await session.execute(latest)
     return [WorkerView(*row) for row in rows]
 
@@ -343,10 +338,7 @@ async def list_workers(session: AsyncSession) -> list[WorkerView]:
 async def any_worker_alive(session: Reader, within_seconds: float = ALIVE_SECONDS) -> bool:
     """Whether a process that works was seen within the last minute."""
     age = timedelta(seconds=within_seconds)
-    return bool(await session.scalar(ANY_ALIVE, {"age": age}))
-
-
-NOTHING_SCANNED = "No site of this batch could be scanned."
+    return bool(await session.scalar(_any_alive, {"age": age}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,7 +426,6 @@ async def list_batch_items(session: AsyncSession, batch_id: UUID) -> list[BatchI
 
 
 def _batch_view(batch: Batch, items: Sequence[BatchItemView]) -> BatchView:
-    """A batch with its status, progress and times, computed from its items."""
     statuses = [item.status for item in items]
     start = min((item.start_time for item in items if item.start_time), default=None)
     status = status_of_batch(statuses, started=start is not None)
@@ -457,7 +448,7 @@ def _batch_view(batch: Batch, items: Sequence[BatchItemView]) -> BatchView:
         end_time=end,
         processing_time=_processing_seconds(start, end),
         domain_statuses={item.domain: item for item in items},
-        error=NOTHING_SCANNED if status == JobStatus.FAILED else None,
+        error="No site of this batch could be scanned." if status == JobStatus.FAILED else None,
         metadata={"max_pages": batch.max_pages},
     )
 
@@ -473,10 +464,8 @@ def status_of_batch(statuses: Sequence[JobStatus], *, started: bool) -> JobStatu
 
 
 def _mean_progress(values: Sequence[float]) -> float:
-    """The progress of a batch: the mean over its sites, 0 if it has none."""
     return round(sum(values) / len(values), 4) if values else 0.0
 
 
 def _processing_seconds(start: datetime | None, end: datetime | None) -> float | None:
-    """Processing time of a batch or of one of its sites; None until it has ended."""
     return (end - start).total_seconds() if start and end else None
