@@ -29,9 +29,9 @@ FAST_PROCESSES := $(if $(filter file,$(origin FAST_TESTS)),-n 2,-p no:xdist)
 POOLED_TESTS := tests/integration tests/faults tests/web/test_live.py \
 	tests/acceptance/test_commands.py tests/acceptance/test_changes.py tests/acceptance/test_export.py \
 	tests/acceptance/test_webhooks.py tests/acceptance/test_worker_group.py \
-	--ignore=tests/integration/embedded --ignore=tests/integration/changes/test_unpublished_moves.py \
-	--ignore=tests/integration/changes/test_crashes.py \
-	--ignore=tests/integration/test_startup_refusals.py --ignore=tests/integration/test_pooler_refusals.py \
+	--ignore=tests/integration/embedded --ignore=tests/processor/database/test_publication_unpublished_moves.py \
+	--ignore=tests/processor/database/test_publication_crashes.py \
+	--ignore=tests/storage/database/test_startup_refusals.py --ignore=tests/storage/database/test_startup_pooler_refusals.py \
 	--ignore=tests/faults/test_plans.py --ignore=tests/faults/test_retention_plans.py \
 	--ignore=tests/faults/test_queue_machine.py --ignore=tests/faults/test_broken_variants.py
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header

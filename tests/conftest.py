@@ -1,4 +1,4 @@
-"""What holds for every test: no connection leaves this machine."""
+"""What holds for every test: which tests run, and that no connection leaves this machine."""
 
 from __future__ import annotations
 
@@ -16,9 +16,33 @@ from pathlib import Path
 import pytest
 import structlog
 
+from tests.fixtures.application import app, client, cut_off_app, cut_off_client
+from tests.fixtures.database import (
+    database,
+    database_name,
+    database_url,
+    postgres_server,
+    session,
+)
+
+# One PostgreSQL per test process serves all tests that ask for a database.
+__all__ = [
+    "app",
+    "client",
+    "cut_off_app",
+    "cut_off_client",
+    "database",
+    "database_name",
+    "database_url",
+    "postgres_server",
+    "session",
+]
+
 PROJECT = Path(__file__).resolve().parent.parent
 # The fixtures that reach the database through PgBouncer when they are told to.
 POOLED_FIXTURES = {"client_url", "machine", "pgbouncer_program", "postgres_server"}
+# The folders of tests that start a PostgreSQL or the whole program.
+PROCESS_FOLDERS = {"acceptance", "browser", "database", "faults"}
 # More of them have something in common.
 FEW_FAILURES = 10
 refused_addresses: list[str] = []
@@ -53,16 +77,26 @@ gc.disable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Through a pooler, run only the tests that `SITEATLAS_TEST_POOLED` changes."""
-    if not os.environ.get("SITEATLAS_TEST_POOLED"):
-        return
-    changed: list[pytest.Item] = []
-    same: list[pytest.Item] = []
+    """Mark the tests that need PostgreSQL, and leave out those that this run does not want.
+
+    Without `SITEATLAS_TESTS=full` (`make check-all`) those marked `full` are left out; through a
+    pooler all are that `SITEATLAS_TEST_POOLED` does not change.
+    """
+    full = os.environ.get("SITEATLAS_TESTS") == "full"
+    pooled = bool(os.environ.get("SITEATLAS_TEST_POOLED"))
+    left_out = []
     for item in items:
-        is_same = POOLED_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
-        (same if is_same else changed).append(item)
-    config.hook.pytest_deselected(items=same)
-    items[:] = changed
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if "postgres_server" in fixtures or not PROCESS_FOLDERS.isdisjoint(item.path.parts):
+            item.add_marker("database")
+        if (item.get_closest_marker("full") and not full) or (
+            pooled and POOLED_FIXTURES.isdisjoint(fixtures)
+        ):
+            left_out.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        excluded = set(left_out)
+        items[:] = [item for item in items if item not in excluded]
 
 
 def pytest_collection_finish() -> None:

@@ -11,11 +11,8 @@ import pytest
 from siteatlas.demo.server import DemoSite
 from siteatlas.storage.embedded.server import EmbeddedServer
 from tests.fixtures.commands import Machine, running_demo_sites
-from tests.fixtures.database import database, database_name, database_url, postgres_server
 from tests.fixtures.embedded import data_directory
 from tests.fixtures.pooler import running_pooler
-
-__all__ = ["database", "database_name", "database_url", "postgres_server"]
 
 
 @pytest.fixture(scope="module")

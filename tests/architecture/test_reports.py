@@ -31,11 +31,11 @@ SECTIONS = [
 ]
 ORIGIN = r"Run of \d{4}-\d\d-\d\d \d\d:\d\d, commit `[0-9a-f]{7,}[^`]*`, Python 3\.\d+\.\d+, embedded PostgreSQL \d+\.\d+:"
 JUNIT = """<testsuites><testsuite time="12.3" timestamp="2026-11-16T10:20:30.000001+00:00">
-<testcase classname="tests.api.test_scan" name="a"/>
-<testcase classname="tests.api.test_scan" name="b"><failure message="no"/></testcase>
-<testcase classname="tests.api.test_jobs" name="c"><skipped message="no"/></testcase>
-<testcase classname="tests.integration.test_sessions" name="d"/>
-<testcase classname="tests.integration.queue.test_claims" name="e"><error/></testcase>
+<testcase classname="tests.api.routers.test_scans" name="a"/>
+<testcase classname="tests.api.routers.test_scans" name="b"><failure message="no"/></testcase>
+<testcase classname="tests.api.routers.test_jobs" name="c"><skipped message="no"/></testcase>
+<testcase classname="tests.storage.database.test_session" name="d"/>
+<testcase classname="tests.queue.database.test_claims" name="e"><error/></testcase>
 </testsuite></testsuites>"""
 
 
@@ -81,7 +81,7 @@ def test_figures_are_counted_from_the_results_of_a_run(tmp_path: Path) -> None:
     run = figures.read_run(junit)
     assert run.counts() == {"passed": 2, "failed": 2, "skipped": 1}
     assert run.counts("tests/api") == {"passed": 1, "failed": 1, "skipped": 1}
-    assert run.counts("tests/integration/test_sessions.py") == {"passed": 1}
+    assert run.counts("tests/storage/database/test_session.py") == {"passed": 1}
     assert "| `tests/integration` | 1 | 1 | 0 |" in figures.table(run, None)
     assert "| `tests/unit` | not run | | |" in figures.table(run, None)
     assert "| together, in 12 s | 2 | 2 | 1 |" in figures.table(run, None)

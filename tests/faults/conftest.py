@@ -18,10 +18,7 @@ from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
 from tests.faults.oracle import Snapshot, take_snapshot
 from tests.faults.phases import Phase, held, staged
-from tests.fixtures.database import database, database_name, database_url, postgres_server
 from tests.fixtures.pooler import SERVER_CONNECTIONS, running_pooler
-
-__all__ = ["database", "database_name", "database_url", "postgres_server"]
 
 FULL = os.environ.get("SITEATLAS_FAULTS") == "full"
 POOLED = bool(os.environ.get("SITEATLAS_TEST_POOLED"))

@@ -16,11 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from siteatlas.storage.models import Job
-from tests.fixtures.changing_site import ChangingSite, Fault
-from tests.fixtures.feed import ARRIVALS, FeedClient, Json, Listing, Mirror
-from tests.fixtures.passing_time import let_minutes_pass
-from tests.fixtures.queue import job_of
-from tests.integration.changes.runs import (
+from tests.catalog.database.runs import (
     cancel_dead,
     finish,
     last_job,
@@ -28,6 +24,10 @@ from tests.integration.changes.runs import (
     start_and_crash,
     stop_midway,
 )
+from tests.fixtures.changing_site import ChangingSite, Fault
+from tests.fixtures.feed import ARRIVALS, FeedClient, Json, Listing, Mirror
+from tests.fixtures.passing_time import let_minutes_pass
+from tests.fixtures.queue import job_of
 
 T = TypeVar("T")
 # The pages of each document that can be read.

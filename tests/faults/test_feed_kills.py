@@ -13,6 +13,9 @@ from siteatlas.main import create_app
 from siteatlas.settings import Settings
 from siteatlas.storage.models import Job
 from siteatlas.storage.session import bind_database, create_database
+from tests.catalog.database.performance import Performance
+from tests.catalog.database.runs import submit_watched
+from tests.catalog.database.script import STEPS
 from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
@@ -21,9 +24,6 @@ from tests.faults.phases import BLOCKED_BY, REACH_SECONDS
 from tests.fixtures.changing_site import ChangingSite
 from tests.fixtures.queue import job_of
 from tests.fixtures.waiting import wait_until
-from tests.integration.changes.performance import Performance
-from tests.integration.changes.runs import submit_watched
-from tests.integration.changes.script import STEPS
 
 HELD = "/b.xml"
 END_SECONDS = 60

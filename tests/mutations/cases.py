@@ -7,26 +7,26 @@ from __future__ import annotations
 
 from tests.mutations.mutation import EVERY, Edit, added_import, mutation
 
-SETTINGS_TESTS = "tests/integration/scheduler/test_scheduler_settings.py"
-SESSIONS = "tests/integration/processor/test_scan_sessions.py"
-RECOVERY = "tests/integration/processor/test_recovery.py"
-JOB_TYPES = "tests/integration/queue/test_job_types.py"
-OPERATOR_ACTIONS = "tests/integration/queue/test_operator_actions.py"
-SITE_OF_A_JOB = "tests/integration/processor/test_site_of_a_job.py"
-LOG_LINES = "tests/integration/processor/test_log_lines.py"
-OWN_SESSION = "tests/integration/processor/test_own_session.py"
-APPLICATION = "tests/api/test_application.py"
+SETTINGS_TESTS = "tests/scheduler/database/test_sitemap_scheduler_settings.py"
+SESSIONS = "tests/processor/database/test_steps_scan_sessions.py"
+RECOVERY = "tests/processor/database/test_processing_recovery.py"
+JOB_TYPES = "tests/queue/database/test_job_service_types.py"
+OPERATOR_ACTIONS = "tests/queue/database/test_operator_actions.py"
+SITE_OF_A_JOB = "tests/processor/database/test_processing_site_of_a_job.py"
+LOG_LINES = "tests/processor/database/test_processing_log.py"
+OWN_SESSION = "tests/processor/database/test_processing_own_session.py"
+APPLICATION = "tests/test_main_application.py"
 SEQUENCES = "tests/acceptance/test_submit_sequences.py"
 STATUS_LIFE = "tests/acceptance/test_status_life.py"
 STATEMENTS = "tests/architecture/test_statements.py"
 TRANSACTIONS = "tests/architecture/test_transactions.py"
 DEPLOYMENT = "tests/architecture/test_deployment.py"
-SCHEDULER = "tests/integration/scheduler/test_scheduler.py"
-TICKS = "tests/integration/scheduler/test_ticks.py"
-COMPLETION = "tests/integration/queue/test_completion.py"
-PROGRESS = "tests/integration/processor/test_progress.py"
-CONNECTION_POOL = "tests/integration/test_connection_pool.py"
-MIGRATIONS = "tests/integration/test_migrations.py"
+SCHEDULER = "tests/scheduler/database/test_sitemap_scheduler.py"
+TICKS = "tests/scheduler/database/test_sitemap_scheduler_ticks.py"
+COMPLETION = "tests/queue/database/test_completion.py"
+PROGRESS = "tests/processor/database/test_processing_progress.py"
+CONNECTION_POOL = "tests/storage/database/test_engine_connection_pool.py"
+MIGRATIONS = "tests/storage/database/test_schema_migrations.py"
 SEED_SCRIPTS = "tests/acceptance/test_seed_scripts.py"
 
 NEWEST_SESSION = """\
@@ -161,7 +161,7 @@ MUTATIONS = (
     ),
     mutation(
         "a scan reports no progress",
-        "tests/integration/processor/test_progress.py",
+        "tests/processor/database/test_processing_progress.py",
         Edit(
             "siteatlas.processor.recorder.Recorder",
             "START_PROGRESS + READING_PROGRESS * ended / max(1, known)",

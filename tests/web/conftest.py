@@ -1,4 +1,4 @@
-"""What tests of pages share: the application on a fresh database, and a client like a browser."""
+"""A client of the application that is like a browser."""
 
 from __future__ import annotations
 
@@ -8,24 +8,7 @@ import httpx
 import pytest_asyncio
 from fastapi import FastAPI
 
-from tests.api.conftest import BASE_URL, app, cut_off_app
-from tests.fixtures.database import (
-    database,
-    database_name,
-    database_url,
-    postgres_server,
-    session,
-)
-
-__all__ = [
-    "app",
-    "cut_off_app",
-    "database",
-    "database_name",
-    "database_url",
-    "postgres_server",
-    "session",
-]
+from tests.fixtures.application import BASE_URL
 
 ACCEPT = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 

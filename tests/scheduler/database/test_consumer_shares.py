@@ -1,0 +1,159 @@
+"""Many jobs of one site take no more than its share, and leave the rest of the worker to others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from sqlalchemy import func, select
+
+from siteatlas.processor import processing
+from siteatlas.queue.claims import claim, has_due_jobs, put_back
+from siteatlas.queue.fence import Claim
+from siteatlas.scheduler.consumer import Consumer
+from siteatlas.settings import Settings
+from siteatlas.storage.models import Job, JobAttempt
+from siteatlas.storage.session import get_background_session
+from tests.fixtures.pipeline import rows_of, submit_server
+from tests.fixtures.queue import LEASE, Priority, change, job_of, submit, take
+from tests.fixtures.site_server import SiteServer
+from tests.fixtures.waiting import wait_until
+from tests.scheduler.database.test_consumer_waiting_jobs import (
+    Anybodys,
+    EverythingHere,
+    SiteOfManyAddresses,
+    has_ended,
+    honest_site,
+    silent_site,
+    working,
+)
+
+pytestmark = pytest.mark.usefixtures("database")
+
+SLOTS = 8
+SLOTS_PER_SITE = 2
+
+
+@pytest.fixture(autouse=True)
+def all_names_lead_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processing, "DnsResolver", EverythingHere)
+
+
+async def submit_hosts(site: SiteServer, count: int, priority: Priority) -> list[str]:
+    """Submit so many hosts of one registrable domain."""
+    hosts = [f"http://h{number}.example.com:{site.port}" for number in range(count)]
+    for host in hosts:
+        await submit(host, priority=priority)
+    return hosts
+
+
+async def no_job_is_due() -> bool:
+    async with get_background_session() as session, session.begin():
+        return not await has_due_jobs(session)
+
+
+@asynccontextmanager
+async def flooded(count: int, priority: Priority) -> AsyncIterator[tuple[Consumer, list[str]]]:
+    """A worker that has seen all of many jobs of a site that never answers."""
+    async with silent_site() as hostile:
+        hosts = await submit_hosts(hostile, count, priority)
+        async with working(*hosts, concurrency=SLOTS) as consumer:
+            await wait_until(lambda: len(hostile.paths) == SLOTS_PER_SITE)
+            await wait_until(no_job_is_due)
+            yield consumer, hosts
+
+
+@pytest.mark.parametrize("priority", [Priority.BATCH, Priority.INTERACTIVE])
+async def test_a_worker_holds_no_more_jobs_of_a_site_than_it_runs(priority: Priority):
+    async with flooded(60, priority) as (consumer, _):
+        slots = consumer._slots
+        assert (slots.running, slots.parked) == (SLOTS_PER_SITE, 0)
+        assert slots.free_for_background == SLOTS - SLOTS_PER_SITE - slots.reserved
+        pending = [job for job in await rows_of(Job) if job.status == "pending"]
+        assert len(pending) == 60 - SLOTS_PER_SITE
+        assert {(job.attempt, job.fence, job.started_at) for job in pending} == {(0, 0, None)}
+        assert await rows_of(JobAttempt) == []
+
+
+async def test_a_batch_job_of_another_site_runs_beside_many_interactive_ones_of_one_site():
+    async with flooded(150, Priority.INTERACTIVE) as (consumer, _), honest_site() as honest:
+        batch = await submit_server(honest, priority=Priority.BATCH)
+        consumer.wake()
+        await wait_until(lambda: has_ended(batch.id))
+    assert (await job_of(batch.id)).status == "completed"
+
+
+async def test_another_worker_takes_jobs_that_were_put_back():
+    async with (
+        flooded(60, Priority.BATCH) as (consumer, hosts),
+        working(*hosts, concurrency=SLOTS) as other,
+    ):
+        await wait_until(lambda: other._slots.running == SLOTS_PER_SITE)
+        held = [{job.claim.id for job in one._slots.jobs()} for one in (consumer, other)]
+    assert held[0].isdisjoint(held[1])
+
+
+async def test_a_worker_does_not_poll_more_often_while_it_can_only_put_jobs_back():
+    async with flooded(60, Priority.BATCH) as (consumer, _):
+        polls = 0
+        claim_jobs = consumer.claim_jobs
+
+        async def counted(limit: int) -> int:
+            nonlocal polls
+            polls += 1
+            return await claim_jobs(limit)
+
+        consumer.claim_jobs = counted  # type: ignore[method-assign]
+        await asyncio.sleep(2)
+    assert polls <= 6
+
+
+async def test_all_jobs_of_a_site_are_run_in_the_end():
+    async with SiteOfManyAddresses({"/robots.txt": ""}) as site:
+        hosts = await submit_hosts(site, 8, Priority.BATCH)
+        async with working(*hosts, concurrency=SLOTS):
+            await wait_until(all_ended, seconds=20)
+    assert {attempt.attempt for attempt in await rows_of(JobAttempt)} == {1}
+
+
+async def all_ended() -> bool:
+    return {job.status for job in await rows_of(Job)} <= {"completed", "failed"}
+
+
+async def test_a_single_run_leaves_no_job_of_a_site_for_later():
+    async with SiteOfManyAddresses({"/robots.txt": ""}) as site:
+        hosts = await submit_hosts(site, 2 * SLOTS, Priority.BATCH)
+        allowed = ",".join(host.removeprefix("http://") for host in hosts)
+        settings = Settings(egress_allow=allowed, host_delay=0, concurrency=SLOTS)
+        outcomes = await Consumer(settings, Anybodys.from_text(allowed)).run_once(2 * SLOTS)
+    assert len(outcomes) == 2 * SLOTS
+    assert await all_ended()
+
+
+async def test_a_job_that_is_put_back_is_as_before_but_due_later():
+    await submit("https://example.com")
+    async with get_background_session() as session, session.begin():
+        before = (await session.execute(select(Job))).scalar_one().to_dict()
+    (taken,) = await take_and_put_back(30)
+    after = await job_of(taken.id)
+    changed = {key for key, value in after.to_dict().items() if value != before[key]}
+    assert changed == {"run_at", "updated_at"}
+    assert await take() == []
+    await change(taken.id, run_at=func.now())
+    assert [(one.fence, one.attempt) for one in await take()] == [(1, 1)]
+
+
+async def test_jobs_that_are_put_back_without_a_pause_keep_their_place_in_the_queue():
+    for number in range(4):
+        await submit(f"https://h{number}.example")
+    put_back_first = await take_and_put_back(None, limit=2)
+    assert [one.id for one in (await take(4))[:2]] == [one.id for one in put_back_first]
+
+
+async def take_and_put_back(seconds: float | None, *, limit: int = 10) -> list[Claim]:
+    async with get_background_session() as session, session.begin():
+        claims = await claim(session, "worker-a", limit, LEASE)
+        await put_back(session, dict.fromkeys(claims, seconds))
+    return claims
