@@ -80,8 +80,6 @@ from siteatlas.storage.session import AsyncSession, get_queue_session, retry_whe
 
 log = get_logger("scheduler")
 
-DISPLACED_PAUSE_SECONDS = 60.0
-
 
 async def displace_parked_jobs(slots: Slots) -> None:
     """Stop the jobs parked longest if no more can be parked and others are due (decision 0008)."""
@@ -110,7 +108,7 @@ async def write_final_status(job: RunningJob) -> JobStatus | None:
     displaced = job.stop_reason is StopReason.DISPLACED
     status = await return_to_queue(
         job.claim,
-        pause_seconds=DISPLACED_PAUSE_SECONDS if displaced else 0,
+        pause_seconds=60.0 if displaced else 0,
         reason="displaced" if displaced else "released",
     )
     log.info("job_released", job_id=str(job.claim.job_id), domain=job.claim.domain)
@@ -119,8 +117,6 @@ async def write_final_status(job: RunningJob) -> JobStatus | None:
 
 RETRY_SECONDS = 60.0
 LOCKED_SECONDS = 5.0
-# Each of several jobs may wait for a lock; new jobs must not wait for all of them.
-MAX_ROUND_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +179,8 @@ class Rescuer:
     async def _rescue_one_by_one(self, expired: Collection[int], *, count_deaths: bool) -> set[int]:
         """Rescue expired jobs in one transaction each, for a limited time. Return their ids."""
         rescued: set[int] = set()
-        until = time.monotonic() + MAX_ROUND_SECONDS
+        # Each of several jobs may wait for a lock; new jobs must not wait for all of them.
+        until = time.monotonic() + 5.0
         for job in expired:
             if time.monotonic() >= until:
                 break
@@ -202,7 +199,6 @@ class Rescuer:
         return rescued
 
     async def _rescue(self, expired: Collection[int], *, count_deaths: bool) -> set[int]:
-        """Rescue expired jobs and end their scans in one transaction. Return their ids."""
         async with get_queue_session() as session, session.begin():
             jobs = await rescue(session, count_deaths=count_deaths, only=expired)
             ended = await _end_scans(session, jobs)
@@ -211,7 +207,6 @@ class Rescuer:
         return {job.id for job in ended}
 
     def _log_and_recount(self, returned: list[_ReturnedJob]) -> None:
-        """Log returned jobs, count the final ones, and recount the sites of unpublished scans."""
         for job in returned:
             log.warning("job_rescued", **job.log_fields)
             if job.status in FINAL_STATUSES:
@@ -219,14 +214,12 @@ class Rescuer:
         self._recounts.start(*(job.id for job in returned if job.status in UNPUBLISHED))
 
     def _ignore(self, jobs: Collection[int], seconds: float) -> None:
-        """Do not try to rescue these jobs again for a number of seconds."""
         until = time.monotonic() + seconds
         for job in jobs:
             self._retry_at[job] = max(until, self._retry_at.get(job, 0.0))
 
 
 async def _end_scans(session: AsyncSession, jobs: Iterable[Job]) -> list[_ReturnedJob]:
-    """End the scans of rescued jobs that became final, and record failures on their domains."""
     ended = list(jobs)
     for job in ended:
         await end_scan_with_job(session, job.id, job.domain_id, job.status, job.error_code)
@@ -238,7 +231,6 @@ async def _end_scans(session: AsyncSession, jobs: Iterable[Job]) -> list[_Return
 
 
 def _log_fields(job: Job) -> dict[str, Any]:
-    """The fields of a rescued job that are logged."""
     return {
         "job_id": str(job.job_id),
         "domain": (job.result_data or {}).get("domain"),
@@ -249,18 +241,11 @@ def _log_fields(job: Job) -> dict[str, Any]:
 
 
 def _rescue_error_code(error: Exception) -> str:
-    """The error code in the log lines of the rescuer."""
     return error.code if isinstance(error, SiteatlasError) else SiteatlasError.code
 
 
 def _exc_info(error: Exception) -> Exception | None:
-    """The error, to be logged with its traceback, unless it is one of our own classes."""
     return None if isinstance(error, SiteatlasError) else error
-
-
-TRUST_CHECKS_PER_LEASE = 16
-TRUSTED_SHARE_OF_LEASE = 0.75
-MAX_SILENCE_SECONDS = 300.0
 
 
 class LeaseKeeper:
@@ -299,7 +284,7 @@ class LeaseKeeper:
         Apart from the heartbeat, which may itself be waiting for the database.
         """
         while True:
-            await asyncio.sleep(self._lease_seconds / TRUST_CHECKS_PER_LEASE)
+            await asyncio.sleep(self._lease_seconds / 16)
             self._stop_untrusted()
 
     async def heartbeat(self) -> None:
@@ -325,22 +310,20 @@ class LeaseKeeper:
 
     def _is_stalled(self, job: RunningJob) -> bool:
         """Stop a job that made no progress for long; a parked one may wait."""
-        if self._slots.is_parked(job) or job.activity.idle_seconds() < MAX_SILENCE_SECONDS:
+        if self._slots.is_parked(job) or job.activity.idle_seconds() < 300.0:
             return False
         job.stop(StopReason.STALLED)
         return True
 
     def _stop_untrusted(self) -> None:
         """A lease that was not renewed in time may already belong to another worker."""
-        trusted = self._lease_seconds * TRUSTED_SHARE_OF_LEASE
+        trusted = self._lease_seconds * 0.75
         for job in self._slots.jobs():
             if time.monotonic() - job.renewed_at > trusted:
                 job.stop(StopReason.LEASE_LOST)
 
 
 MIN_POLL_SECONDS = 1.0
-MAX_POLL_SECONDS = 5.0
-MIN_POLL_GAP_SECONDS = 0.05
 SHARED_POLL_SECONDS = 0.1
 
 
@@ -385,26 +368,17 @@ class Polling:
 
     async def wait(self, *, found_jobs: bool) -> None:
         """Wait for the next poll; `found_jobs` tells whether the last one claimed any."""
-        longer = min(self._pause * 1.5, MAX_POLL_SECONDS)
+        longer = min(self._pause * 1.5, 5.0)
         self._pause = MIN_POLL_SECONDS if found_jobs or self._jobs_expected else longer
         with suppress(TimeoutError):
             async with asyncio.timeout(self._pause):
                 await self._due.wait()
                 self._pause = MIN_POLL_SECONDS
-        await asyncio.sleep(MIN_POLL_GAP_SECONDS)
+        await asyncio.sleep(0.05)
 
     def _end_sharing(self) -> None:
-        """Poll for the slots that have become free meanwhile."""
         self._shared = None
         self.poll_now()
-
-
-LAST_CLAIM_SECONDS = 2.0
-FINAL_WRITE_SECONDS = 5.0
-FINAL_RECOUNT_SECONDS = 2.0
-SIGN_OFF_SECONDS = 2.0
-SHORT_LEASE_SECONDS = 10.0
-LOST = "lost"
 
 
 class Consumer:
@@ -447,8 +421,8 @@ class Consumer:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then release the jobs that could not be finished."""
         log.info("worker_started", worker_id=self.worker_id, slots=self._slots.size)
-        if self._lease_seconds < SHORT_LEASE_SECONDS:
-            log.warning("lease_too_short", seconds=self._lease_seconds, advised=SHORT_LEASE_SECONDS)
+        if self._lease_seconds < (advised := 10.0):
+            log.warning("lease_too_short", seconds=self._lease_seconds, advised=advised)
         async with asyncio.TaskGroup() as group:
             self._group = group
             loops = [
@@ -463,12 +437,12 @@ class Consumer:
             await self.stop_claiming()
             loops[0].cancel()
             await self._drain()
-            await self._recounts.finish(FINAL_RECOUNT_SECONDS)
+            await self._recounts.finish(2.0)
             for loop in loops:
                 loop.cancel()
         with suppress(DatabaseError, TimeoutError):
             async with (
-                asyncio.timeout(SIGN_OFF_SECONDS),
+                asyncio.timeout(2.0),
                 get_queue_session() as session,
                 session.begin(),
             ):
@@ -494,7 +468,7 @@ class Consumer:
                 loop.cancel()
         async with get_queue_session() as session, session.begin():
             await sign_off_worker(session, self._worker_report())
-        return {str(job.claim.job_id): job.outcome.value if job.outcome else LOST for job in jobs}
+        return {str(job.claim.job_id): job.outcome.value if job.outcome else "lost" for job in jobs}
 
     async def claim_jobs(self, limit: int) -> int:
         """Rescue expired jobs, claim up to `limit` for the free slots and start them.
@@ -504,7 +478,6 @@ class Consumer:
         return len(await self._claim_and_start(limit))
 
     async def _claim_and_start(self, limit: int) -> list[RunningJob]:
-        """Rescue expired jobs, then claim up to `limit` jobs and start them in this worker."""
         # One at a time: the poll, the tick and run_once would otherwise claim for the same slots.
         async with self._claim_lock:
             # A suspect runs alone, so that its next death can only be its own.
@@ -529,11 +502,10 @@ class Consumer:
         """
         self._stopping = True
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_CLAIM_SECONDS), self._claim_lock:
+            async with asyncio.timeout(2.0), self._claim_lock:
                 pass
 
     async def _rescue_and_claim(self, limit: int) -> tuple[list[Claim], int]:
-        """Rescue expired jobs, then claim. Return the claims and the number of jobs rescued."""
         may_have_orphans, self._may_have_orphans = self._may_have_orphans, False
         try:
             if may_have_orphans:
@@ -557,7 +529,6 @@ class Consumer:
     async def _claim(
         self, limit: int, *, skip_if_expired: bool = False
     ) -> tuple[DueWork, list[Claim]]:
-        """Find due work and claim jobs for the free slots in one transaction."""
         async with meters.timed_claim(), get_queue_session() as session, session.begin():
             work = await find_due_work(session, ignored=self._rescuer.ignored)
             if skip_if_expired and work.expired:
@@ -579,7 +550,6 @@ class Consumer:
     async def _put_back_surplus(
         self, session: AsyncSession, capacity: Capacity, claims: list[Claim]
     ) -> list[Claim]:
-        """Put back the claimed jobs whose site or user has no slot left. Return the others."""
         pauses = self._surplus.pauses(claims) if self._surplus else {}
         if pauses:
             await put_back(session, pauses)
@@ -593,7 +563,6 @@ class Consumer:
     async def _claim_suspect_or_jobs(
         self, session: AsyncSession, capacity: Capacity, *, suspects: bool
     ) -> list[Claim]:
-        """Claim one suspect, to run alone, or as many other jobs as there is capacity for."""
         suspects_wait = self._isolation.is_paused
         if suspects and not suspects_wait and (suspect := await self._claim_suspect(session)):
             return [suspect]
@@ -629,7 +598,6 @@ class Consumer:
         return job
 
     async def _run_in_slot(self, job: RunningJob) -> None:
-        """Run a claimed job in its slot to its end; no error escapes to the other jobs."""
         status: JobStatus | None = None
         parking = Parking(self._slots, job)
         try:
@@ -649,7 +617,6 @@ class Consumer:
             self._on_job_end(job, status)
 
     def _on_job_end(self, job: RunningJob, status: JobStatus | None) -> None:
-        """Free the slot of a job, and pass its outcome on to the leases, limits and recounts."""
         self._may_have_orphans |= status is None
         job.outcome = status
         if status is not None:
@@ -665,17 +632,15 @@ class Consumer:
         self._poll_for_free_slots()
 
     def _poll_for_free_slots(self) -> None:
-        """Schedule a poll for slots that became free."""
         self._polling.poll_for_free_slots(few=self._slots.few_are_free)
 
     async def _record_stop(self, job: RunningJob) -> JobStatus | None:
-        """Record in the queue why a job was stopped, if this worker still holds its claim."""
         if job.stop_reason is StopReason.LEASE_LOST:
             log.warning("lease_lost", job_id=str(job.claim.job_id), fence=job.claim.fence)
             meters.lease_losses += 1
             return None
         try:
-            async with asyncio.timeout(FINAL_WRITE_SECONDS):
+            async with asyncio.timeout(5.0):
                 return await write_final_status(job)
         except (SiteatlasError, TimeoutError):
             return None
@@ -707,7 +672,6 @@ class Consumer:
         )
 
     async def _drain(self) -> None:
-        """Let short jobs end, then stop the others; they return to the queue at once."""
         if await self._slots.wait_idle(GRACE_SECONDS):
             return
         for job in self._slots.jobs():

@@ -62,7 +62,6 @@ class ResilientLoop:
             self._failing_since, self._pause = None, FIRST_PAUSE
 
     def _note_outage(self, error: DatabaseError) -> None:
-        """Record that the database is unavailable; log it at once, then once a minute."""
         now = self._clock()
         if self._failing_since is None:
             self._failing_since, self._logged_at = now, now - REPEAT_LOG_SECONDS
@@ -76,11 +75,9 @@ class ResilientLoop:
             )
 
     def _failing_seconds(self) -> float:
-        """How long the database has been unavailable to this loop, in seconds."""
         return round(self._clock() - (self._failing_since or 0.0), 1)
 
     async def _back_off(self) -> None:
-        """Pause the scheduler's loop after a failed iteration, each time for longer."""
         await asyncio.sleep(self._pause)
         self._pause = min(self._pause * 2, MAX_PAUSE_SECONDS)
 
@@ -121,12 +118,6 @@ def _is_loop_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-# Longer than one iteration may take while the database is unavailable, until its timeouts.
-SLACK_SECONDS = 90.0
-# A poll is several statements, and the whole of it is repeated when the database is busy.
-POLL_SLACK_SECONDS = 300.0
-
-
 class Liveness:
     """The ages of the last heartbeat and the last poll, and their limits.
 
@@ -134,8 +125,10 @@ class Liveness:
     """
 
     def __init__(self, lease_seconds: float, meters: Meters) -> None:
-        self.limit_seconds = lease_seconds + SLACK_SECONDS
-        self.poll_limit_seconds = lease_seconds + POLL_SLACK_SECONDS
+        # Longer than one iteration may take while the database is unavailable, until its timeouts.
+        self.limit_seconds = lease_seconds + 90.0
+        # A poll is several statements, and the whole of it is repeated when the database is busy.
+        self.poll_limit_seconds = lease_seconds + 300.0
         self._meters = meters
         self._started = time.monotonic()
 
@@ -173,8 +166,6 @@ TICK = "process_pending_sitemaps"
 MIN_SLEEP_SECONDS = 1.0
 # Less than half of the shortest interval: what others schedule is known before it is due.
 MAX_SLEEP_SECONDS = 25.0
-# Timers may fire a little early; without a margin the clock would look twice.
-MARGIN_SECONDS = 0.02
 
 
 class TickTimes:
@@ -218,17 +209,16 @@ class DueClock:
                     await self._look_requested.wait()
 
     async def _round(self) -> float:
-        """Have the due sites queued; return how many seconds to sleep."""
         remaining = await _read_seconds_until_due()
         if remaining is not None and remaining <= 0:
             await self._enqueue_due()
             remaining = await _read_seconds_until_due()
         if remaining is None:
             return MAX_SLEEP_SECONDS
-        return min(max(remaining + MARGIN_SECONDS, MIN_SLEEP_SECONDS), MAX_SLEEP_SECONDS)
+        # Timers may fire a little early; without a margin the clock would look twice.
+        return min(max(remaining + 0.02, MIN_SLEEP_SECONDS), MAX_SLEEP_SECONDS)
 
 
 async def _read_seconds_until_due() -> float | None:
-    """Read, for the due clock, how soon the next watched site is due; None if there is none."""
     async with get_background_session() as session, session.begin():
         return await seconds_until_due(session)

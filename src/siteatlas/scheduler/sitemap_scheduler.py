@@ -68,8 +68,6 @@ from siteatlas.storage.models import SYSTEM_USER_ID
 from siteatlas.storage.session import AsyncSession, get_background_session
 
 POLL_SECONDS = 1.0
-# Slots that become free within this time are filled by one poll.
-REFILL_SECONDS = 0.02
 # Longer while there is no webhook: the first message of one that another process created may be
 # that late.
 IDLE_SECONDS = 15.0
@@ -100,10 +98,10 @@ class DeliveryLoop:
             await self._dispatcher.stop()
 
     async def _pause(self, result: PollResult) -> None:
-        """Wait until another poll is worth its while."""
         if result is PollResult.SLOTS_TAKEN:
             await self._dispatcher.wait_for_slot()
-            await asyncio.sleep(REFILL_SECONDS)
+            # Slots that become free within this time are filled by one poll.
+            await asyncio.sleep(0.02)
             return
         await asyncio.sleep(POLL_SECONDS)
         if result is PollResult.NO_WEBHOOK:
@@ -141,7 +139,6 @@ async def enqueue_due_domains(settings: Settings) -> int:
 
 
 async def _enqueue_batch(settings: Settings) -> list[bool]:
-    """Queue a batch of due sites in one transaction. Return for each whether it was queued."""
     async with get_background_session() as session, session.begin():
         domains = await take_due_domains(
             session, settings.scheduler_batch_size, settings.scan_interval_hours
@@ -154,7 +151,6 @@ async def _enqueue_batch(settings: Settings) -> list[bool]:
 
 
 async def _follow_active_jobs(session: AsyncSession, active: Mapping[int, _DueSite]) -> None:
-    """Have due sites queued when their active jobs end; those that just did are due in a minute."""
     followed: set[int] = set()
     with suppress(DatabaseBusy), translated_faults():
         async with session.begin_nested():
@@ -203,7 +199,6 @@ async def _enqueue_due_site(
 async def _submit_due_site(
     session: AsyncSession, site: _DueSite, settings: Settings
 ) -> SubmittedJob:
-    """Submit a due site on behalf of the system user, with the priority of scheduled scans."""
     return await submit_site(
         session,
         parse_site(site.base_url),
@@ -213,12 +208,6 @@ async def _submit_due_site(
         priority=Priority.SCHEDULED,
         max_attempts=settings.max_attempts,
     )
-
-
-MISFIRE_SECONDS = 60
-RETENTION_MINUTES = 10
-CLEARANCE_SECONDS = 30
-MAX_PRUNE_BATCHES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +267,7 @@ class SitemapScheduler:
         common = {
             "coalesce": True,
             "max_instances": self._settings.scheduler_max_instances,
-            "misfire_grace_time": MISFIRE_SECONDS,
+            "misfire_grace_time": 60,
             "replace_existing": True,
         }
         minutes = self._settings.scheduler_interval_minutes
@@ -291,13 +280,11 @@ class SitemapScheduler:
             **common,
         )
         keep = Retention.of(self._settings)
-        self._clock.add_job(
-            prune, "interval", minutes=RETENTION_MINUTES, id="prune", args=[keep], **common
-        )
+        self._clock.add_job(prune, "interval", minutes=10, id="prune", args=[keep], **common)
         self._clock.add_job(
             terminate_stalled_writers,
             "interval",
-            seconds=CLEARANCE_SECONDS,
+            seconds=30,
             id="clearance",
             **common,
         )
@@ -336,7 +323,6 @@ class SitemapScheduler:
         log.info("scheduler_stopped", worker_id=self.worker_id)
 
     def _tasks(self) -> list[asyncio.Task[None]]:
-        """The tasks that were started: the consumer, the clock of due sites, and deliveries."""
         tasks = (self._working, self._watching, self._delivering)
         return [task for task in tasks if task is not None]
 
@@ -357,7 +343,6 @@ class SitemapScheduler:
             await self._tick()
 
     async def _tick(self) -> None:
-        """Run the steps of one tick of the scheduler and log what they did."""
         limit = self._settings.scheduler_batch_size
         self._ticks.last_at = datetime.now(UTC)
         log.info("tick_started", looked_for=limit)
@@ -374,7 +359,6 @@ class SitemapScheduler:
         return self._consumer.claimed - self._claimed_before
 
     async def _enqueue_due(self) -> None:
-        """Queue the sites that are due, and wake the consumer if there were any."""
         if await enqueue_due_domains(self._settings):
             self._consumer.wake()
 
@@ -391,7 +375,6 @@ async def _step(name: str, work: Coroutine[Any, Any, int]) -> int | None:
 
 
 async def _count_waiting_after_tick() -> int:
-    """The number of jobs that still wait after a tick, for its log line."""
     async with get_background_session() as session, session.begin():
         return await count_waiting(session)
 
@@ -432,7 +415,6 @@ async def prune(keep: Retention = Retention()) -> None:
 
 
 def _prune_steps(keep: Retention) -> dict[str, PruneStep]:
-    """The steps of pruning. Each removes a batch of rows and returns their number."""
     return {
         "close_batches": close_batches,
         "prune_jobs": partial(prune_jobs, keep=keep),
@@ -451,8 +433,7 @@ def _prune_steps(keep: Retention) -> dict[str, PruneStep]:
 
 
 async def _prune(name: str, prune_step: PruneStep) -> None:
-    """Run one step of pruning in small transactions, up to a maximum number of them."""
-    for _ in range(MAX_PRUNE_BATCHES):
+    for _ in range(50):
         async with get_background_session() as session, session.begin():
             removed = await prune_step(session)
         if not removed:

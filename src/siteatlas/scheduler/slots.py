@@ -27,13 +27,8 @@ from siteatlas.scheduler.outages import ResilientLoop
 from siteatlas.storage.models import LOCAL_USER_ID, SYSTEM_USER_ID, JobStatus
 from siteatlas.storage.session import get_queue_session, retry_when_busy
 
-RESERVED_FRACTION = 1 / 8
-SITE_FRACTION = 1 / 4
-SHARED_CLAIM_FRACTION = 1 / 8
-MIN_SLOTS_PER_SITE = 2
 PARKED_PER_SLOT = 8
 MIN_STAY_SECONDS = 60.0
-USERS_WITHOUT_LIMIT = {LOCAL_USER_ID, SYSTEM_USER_ID}
 
 
 class StopReason(Enum):
@@ -110,10 +105,10 @@ class Slots:
 
     def __init__(self, size: int, on_free: Callable[[], None] = lambda: None) -> None:
         self.size = size
-        self.reserved = max(1, int(size * RESERVED_FRACTION)) if size > 1 else 0
+        self.reserved = max(1, size // 8) if size > 1 else 0
         self.max_parked = size * PARKED_PER_SLOT
-        self.max_per_site = max(MIN_SLOTS_PER_SITE, int(size * SITE_FRACTION))
-        self.max_per_user = max(1, size - int(size * SITE_FRACTION))
+        self.max_per_site = max(2, size // 4)
+        self.max_per_user = max(1, size - size // 4)
         self._on_free = on_free
         # Not by id: a lost job may be claimed again while its previous task is still shutting down.
         self._running: set[RunningJob] = set()
@@ -143,7 +138,7 @@ class Slots:
     @property
     def few_are_free(self) -> bool:
         """Whether fewer slots are free than one claim should fill."""
-        return self.free_for_background < int(self.size * SHARED_CLAIM_FRACTION)
+        return self.free_for_background < self.size // 8
 
     @property
     def running(self) -> int:
@@ -162,7 +157,6 @@ class Slots:
 
     @property
     def _parked_after_start(self) -> int:
-        """How many jobs are parked that had a slot before."""
         return len(self._parked) - len(self._unstarted)
 
     def shortages(
@@ -277,7 +271,6 @@ class Slots:
         return True
 
     def _may_run(self, job: RunningJob) -> bool:
-        """Whether there is a slot for the job within the limits per site and per user."""
         usable = self.size if job.is_interactive else self.size - self.reserved
         return (
             len(self._running) < usable
@@ -286,7 +279,6 @@ class Slots:
         )
 
     def _count(self, *, site: str | None = None, user: UUID | None = None) -> int:
-        """The number of running jobs of a site, of a user, or of both."""
         return sum(
             (site is None or job.site == site) and (user is None or job.user == user)
             for job in self._running
@@ -340,12 +332,11 @@ def slot_shares(claim: Claim, policy: EgressPolicy) -> tuple[str | None, UUID | 
 
     None where there is no limit: for the operator's own hosts, and for our own users.
     """
-    user = None if claim.created_by in USERS_WITHOUT_LIMIT else claim.created_by
+    user = None if claim.created_by in {LOCAL_USER_ID, SYSTEM_USER_ID} else claim.created_by
     return _slot_share_site(claim, policy), user
 
 
 def _slot_share_site(claim: Claim, policy: EgressPolicy) -> str | None:
-    """The registrable domain whose share of the slots a job uses; None if unlimited."""
     try:
         address = parse_site(claim.base_url or "")
     except AddressError:
@@ -353,7 +344,6 @@ def _slot_share_site(claim: Claim, policy: EgressPolicy) -> str | None:
     return None if policy.is_own(address) else registrable_domain(address.host)
 
 
-MIN_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 300.0
 
 
@@ -396,8 +386,7 @@ class Surplus:
         }
 
     def _pause(self, site: str | None, now: float) -> float:
-        """The seconds until the next job of this site is due; the one after it is due later."""
-        due = max(now + MIN_PAUSE_SECONDS, self._next_due.get(site, 0.0))
+        due = max(now + 1.0, self._next_due.get(site, 0.0))
         due = min(due, now + MAX_PAUSE_SECONDS)
         self._next_due[site] = due + 1 / self._slots.max_per_site
         return due - now
@@ -409,8 +398,6 @@ GRACE_SECONDS = 3.0
 STOP_SECONDS = 11.0
 # The maximum time that a suspect runs alone, and that a series lasts before it is ended.
 ISOLATION_SECONDS = 60.0
-# The last suspect of a series starts within the first minute, and first waits for other jobs.
-MAX_SERIES_SECONDS = 2 * ISOLATION_SECONDS + GRACE_SECONDS + STOP_SECONDS
 
 
 class Isolation:
@@ -464,13 +451,14 @@ class Isolation:
         if self._series_began is None:
             return
         now = time.monotonic()
-        # A series does not last while the process has nothing to do.
-        duration = min(now - self._series_began, MAX_SERIES_SECONDS)
+        # A series does not last while the process has nothing to do: its last suspect starts
+        # within the first minute, and first waits for other jobs.
+        longest = 2 * ISOLATION_SECONDS + GRACE_SECONDS + STOP_SECONDS
+        duration = min(now - self._series_began, longest)
         self._next_series_at = now + max(ISOLATION_SECONDS, duration)
         self._series_began = None
 
     async def _stop_other_jobs(self, suspect: RunningJob) -> bool:
-        """Let short jobs end, then stop the others. Return whether all of them have ended."""
         others = [job for job in self._slots.jobs() if job is not suspect]
         tasks = [job.task for job in others if job.task is not None]
         if not tasks:
@@ -482,7 +470,6 @@ class Isolation:
         return not running
 
     async def _watch_suspect(self, suspect: RunningJob) -> None:
-        """End the isolation after the first document, or clear the suspect after a minute."""
         try:
             async with asyncio.timeout(ISOLATION_SECONDS):
                 await suspect.activity.document_committed.wait()
@@ -542,7 +529,6 @@ class Parking:
         self._cancel_parking_timer()
 
     def _park_for_wait(self, seconds: float) -> None:
-        """Free the slot of a job that waits for its site for a second or more."""
         self._cancel_parking_timer()
         if math.isinf(seconds):
             loop = asyncio.get_running_loop()
@@ -551,18 +537,15 @@ class Parking:
             self._slots.park(self._job)
 
     def _park_if_idle(self) -> None:
-        """Free the slot of a job whose wait has no known end, if it still waits."""
         if self.waits.is_idle:
             self._slots.park(self._job)
 
     async def _resume(self) -> None:
-        """Return the job to a slot after its wait."""
         self._cancel_parking_timer()
         await self._slots.resume(self._job)
         self._job.activity.record_event()
 
     def _cancel_parking_timer(self) -> None:
-        """Cancel the timer that would park the job."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
