@@ -54,10 +54,6 @@ from siteatlas.notify.messages import (
 from siteatlas.settings import Settings
 from siteatlas.storage.session import AsyncSession, get_background_session
 
-# Then the endpoint returns to the others, and the one that waited longest is next.
-BATCHES_PER_TURN = 10
-TURN_SECONDS = 30.0
-
 Transaction = Callable[[], AbstractAsyncContextManager[AsyncSession]]
 Connect = Callable[[ClaimedEndpoint], AbstractAsyncContextManager[Sender]]
 
@@ -74,7 +70,7 @@ class Turn:
         connect: Connect,
         *,
         public_url: str,
-        seconds: float = TURN_SECONDS,
+        seconds: float,
     ) -> None:
         self._endpoint = endpoint
         self._transaction = transaction
@@ -87,7 +83,6 @@ class Turn:
 
     @property
     def _has_time(self) -> bool:
-        """Whether another message may be sent in this turn."""
         return asyncio.get_running_loop().time() < self._ends_at
 
     async def run(self) -> None:
@@ -110,15 +105,14 @@ class Turn:
             await self._record_failed(Attempt(None, SiteatlasError.code, 0.0))
 
     async def _deliver(self) -> None:
-        """Deliver one message after the other until the turn is over."""
-        for _ in range(BATCHES_PER_TURN):
+        # Then the endpoint returns to the others, and the one that waited longest is next.
+        for _ in range(10):
             if not await self._deliver_batch():
                 return
         async with self._transaction() as session:
             await release_endpoints(session, [self._endpoint])
 
     async def _deliver_batch(self) -> bool:
-        """Deliver the next messages, or pass numbers that have none; False if the turn is over."""
         async with self._transaction() as session:
             head = await read_head(session)
             _warn_of_lost_messages(self._endpoint, head)
@@ -131,14 +125,12 @@ class Turn:
         return True
 
     async def _pass(self, session: AsyncSession, upper: int, head: FeedHeadView) -> bool:
-        """Pass numbers that have no message; False if the turn is over."""
         goes_on = upper < head.seq and self._has_time
         is_ours = await pass_numbers(session, self._endpoint, upper, keep_lease=goes_on)
         self._move(upper, LAST_RANK)
         return is_ours and goes_on
 
     async def _deliver_one(self, place: MessagePlace, feed_id: UUID) -> bool:
-        """Deliver a message if the endpoint is still ours; False if the turn is over."""
         self._begin(place, feed_id)
         async with self._transaction() as session:
             facts = await read_message(session, place)
@@ -158,21 +150,18 @@ class Turn:
             self._endpoint = replace(self._endpoint, failures=0)
 
     async def _open_sender(self) -> Sender:
-        """The connection to the endpoint, which is kept until the end of the turn."""
         if self._sender is None:
             connection = self._connect(self._endpoint)
             self._sender = await self._connections.enter_async_context(connection)
         return self._sender
 
     async def _record(self, message: Message, attempt: Attempt) -> bool:
-        """Record an attempt; False if the turn is over."""
         if attempt.delivered:
             return await self._record_delivered(message, attempt)
         await self._record_failed(attempt)
         return False
 
     async def _record_delivered(self, message: Message, attempt: Attempt) -> bool:
-        """Record a delivered message; False if the turn is over."""
         meters.webhook_attempts["delivered"] += 1
         goes_on = self._has_time
         delivery = delivery_of(message, attempt, self._endpoint.failures + 1)
@@ -202,7 +191,6 @@ class Turn:
             self._log_failure(attempt, verdict)
 
     def _log_failure(self, attempt: Attempt, verdict: Verdict) -> None:
-        """Log a failed attempt that was recorded."""
         log.warning(
             "webhook_disabled" if verdict.disable else "webhook_not_delivered",
             webhook_id=str(self._endpoint.id),
@@ -213,20 +201,17 @@ class Turn:
         )
 
     def _move(self, seq: int, rank: int) -> None:
-        """Continue behind a message that was delivered or passed."""
         self._message = None
         self._endpoint = replace(self._endpoint, position=seq, position_rank=rank, failures=0)
 
 
 def _filter_of(endpoint: ClaimedEndpoint) -> MessageFilter:
-    """Which messages an endpoint gets next."""
     return MessageFilter(
         endpoint.types, endpoint.domains, endpoint.position, endpoint.position_rank
     )
 
 
 def _warn_of_lost_messages(endpoint: ClaimedEndpoint, head: FeedHeadView) -> None:
-    """Log that events were removed from the feed before they were sent to an endpoint."""
     if endpoint.position < head.retained_from:
         log.warning(
             "webhook_messages_lost",
@@ -261,7 +246,7 @@ class Dispatcher:
         *,
         slots: int = SLOTS,
         attempt_seconds: float = ATTEMPT_SECONDS,
-        turn_seconds: float = TURN_SECONDS,
+        turn_seconds: float = 30.0,
     ) -> None:
         self._settings = settings
         self._policy = policy
@@ -307,7 +292,6 @@ class Dispatcher:
             log.warning("webhooks_not_released", reason=error.code)
 
     def _serve(self, endpoint: ClaimedEndpoint) -> None:
-        """Start the turn of an endpoint in a free slot."""
         turn = Turn(
             endpoint,
             self._transaction,
@@ -320,7 +304,6 @@ class Dispatcher:
         task.add_done_callback(self._serving.pop)
 
     def _connect(self, endpoint: ClaimedEndpoint) -> AbstractAsyncContextManager[Sender]:
-        """The connection to an endpoint, with the settings of this process."""
         return open_sender(endpoint, self._settings, self._policy, self._attempt_seconds)
 
     @asynccontextmanager

@@ -28,7 +28,6 @@ FEED_TYPES = tuple(kind for kind in MessageType if kind is not MessageType.TEST)
 MAX_ENDPOINTS = 1_000
 MAX_DOMAINS = 1_000
 MAX_DESCRIPTION_CHARS = 200
-SECRET_OVERLAP = timedelta(hours=24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,9 @@ async def rotate_secret(session: AsyncSession, endpoint_id: UUID) -> str:
     """Give an endpoint a new secret; for a day messages are signed with the old one too."""
     secret = generate_secret()
     require_found(
-        await webhooks.rotate_endpoint_secret(session, endpoint_id, secret, overlap=SECRET_OVERLAP)
+        await webhooks.rotate_endpoint_secret(
+            session, endpoint_id, secret, overlap=timedelta(hours=24)
+        )
     )
     return secret
 

@@ -33,11 +33,6 @@ from siteatlas.settings import Settings
 from siteatlas.storage.models import DisabledReason, MessageType, Scan
 
 MAX_BODY_BYTES = 20_000
-# Counts, addresses and times take the rest.
-MAX_SAMPLE_BYTES = 14_000
-MAX_DIFF_CHARS = 2_000
-MAX_HELD_DOCUMENTS = 10
-ID_CHARS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +79,16 @@ def make_test_message(endpoint_id: UUID, nonce: UUID) -> Message:
 def _message_id(*parts: object) -> str:
     """An id that is the same whenever it is made from the same parts; without a full stop."""
     text = ":".join(map(str, parts))
-    return f"msg_{hashlib.sha256(text.encode()).hexdigest()[:ID_CHARS]}"
+    return f"msg_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def _body(kind: MessageType, at: datetime, data: Mapping[str, Any]) -> bytes:
-    """The body of a message in the form of Standard Webhooks."""
     return orjson.dumps(
         {"type": kind.value, "timestamp": at, "data": data}, option=orjson.OPT_UTC_Z
     )
 
 
 def _common_data(facts: MessageFacts, public_url: str) -> dict[str, Any]:
-    """What all messages about the feed have."""
     seq, domain = facts.place.seq, quote(facts.domain)
     return {
         "domain": facts.domain,
@@ -108,7 +101,6 @@ def _common_data(facts: MessageFacts, public_url: str) -> dict[str, Any]:
 
 
 def _type_data(facts: MessageFacts) -> dict[str, Any]:
-    """What messages of one type have."""
     if facts.place.type is MessageType.SCAN_FAILED:
         return {"error_code": _first(facts.events).get("error_code")}
     if facts.place.type is MessageType.REMOVALS_HELD:
@@ -125,11 +117,10 @@ def _first(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _scan_data(scan: Scan, samples: list[ChangeView]) -> dict[str, Any]:
-    """The data of a message about a published scan."""
     return {
         "scope": scan.scope.value,
         "partial": scan.partial,
-        "reasons": scan.reasons[:MAX_HELD_DOCUMENTS],
+        "reasons": scan.reasons[:10],
         "url_count": scan.url_count,
         "sitemap_count": scan.sitemap_count,
         "counts": scan.change_counts or {},
@@ -140,28 +131,26 @@ def _scan_data(scan: Scan, samples: list[ChangeView]) -> dict[str, Any]:
 
 
 def _sample(event: ChangeView) -> dict[str, Any]:
-    """An event as one of the samples of a message."""
     return {"id": event.id, "kind": event.kind, "url": event.url, "sitemap": event.sitemap}
 
 
 def _held_data(event: Mapping[str, Any]) -> dict[str, Any]:
-    """The data of a message about held removals: how many, and which documents hold them."""
     documents = list(event.get("documents", ()))
-    shown = _fitting(documents[:MAX_HELD_DOCUMENTS])
+    shown = _fitting(documents[:10])
     more = event.get("more_documents", 0) + len(documents) - len(shown)
     return {"held_count": event.get("count"), "documents": shown, "more_documents": more}
 
 
 def _robots_data(event: Mapping[str, Any]) -> dict[str, Any]:
-    """The data of a message about a changed robots.txt; a long diff is truncated."""
     diff = event.get("diff") or ""
-    is_cut = bool(event.get("diff_truncated")) or len(diff) > MAX_DIFF_CHARS
-    return {**event, "diff": diff[:MAX_DIFF_CHARS] or None, "diff_truncated": is_cut}
+    shown = diff[:2_000]
+    is_cut = bool(event.get("diff_truncated")) or len(diff) > len(shown)
+    return {**event, "diff": shown or None, "diff_truncated": is_cut}
 
 
 def _fitting(items: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The first items that fit into a message together."""
-    left, kept = MAX_SAMPLE_BYTES, []
+    # Counts, addresses and times take the rest of `MAX_BODY_BYTES`.
+    left, kept = 14_000, []
     for item in items:
         left -= len(orjson.dumps(item)) + 1
         if left < 0:
@@ -184,9 +173,6 @@ RETRY_DELAYS = (
     20 * HOUR,
     24 * HOUR,
 )
-JITTER = 0.1
-SUCCESS = range(200, 300)
-GONE = 410
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +187,7 @@ class Attempt:
     @property
     def delivered(self) -> bool:
         """Whether the receiver accepted the message; a redirect is a failure."""
-        return self.status in SUCCESS
+        return self.status in range(200, 300)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,22 +203,20 @@ def judge_failure(attempt: Attempt, failures: int) -> Verdict:
 
     `Retry-After` can only make the delay longer.
     """
-    if attempt.status == GONE:
+    if attempt.status == 410:
         return Verdict(0.0, DisabledReason.GONE)
     if failures >= len(RETRY_DELAYS):
         return Verdict(0.0, DisabledReason.FAILING)
-    delay = RETRY_DELAYS[failures] * random.uniform(1 - JITTER, 1 + JITTER)
+    delay = RETRY_DELAYS[failures] * random.uniform(0.9, 1.1)
     return Verdict(max(delay, attempt.retry_after or 0.0), None)
 
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 it says what follows
-SECRET_BYTES = 32
-SCHEME = "v1"
 
 
 def generate_secret() -> str:
     """A new random secret in the form that libraries for receivers take."""
-    return SECRET_PREFIX + b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+    return SECRET_PREFIX + b64encode(secrets.token_bytes(32)).decode()
 
 
 def signed_headers(
@@ -249,9 +233,8 @@ def signed_headers(
 
 
 def _signature(signed: bytes, secret: str) -> str:
-    """The signature of one secret, with its scheme."""
     key = b64decode(secret.removeprefix(SECRET_PREFIX))
-    return f"{SCHEME},{b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()}"
+    return f"v1,{b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()}"
 
 
 @dataclass(frozen=True, slots=True)
