@@ -26,13 +26,11 @@ from siteatlas.export.encoding import ExportMetadata, ExportSchema, row_slices
 LENGTH = struct.Struct(">Q")
 # The exit code of the process if pyarrow cannot be imported.
 UNAVAILABLE = 3
-RETRY_SECONDS = 60.0
 # Without the current directory among the places that modules are imported from.
 PROCESS = ("-P", "-m", "siteatlas.export.parquet_process")
 # Each takes about 100 MB.
 MAX_PROCESSES = 4
-PROCESSES_PER_USER = 2
-_quota = LoopLocal(lambda: Quota(MAX_PROCESSES, per_user=PROCESSES_PER_USER))
+_quota = LoopLocal(lambda: Quota(MAX_PROCESSES, per_user=2))
 
 
 def require_parquet() -> None:
@@ -49,7 +47,7 @@ def count_parquet_export(holder: UUID | None) -> Iterator[None]:
     """
     quota = _quota.get()
     if not quota.has_room(holder):
-        raise TooManyExports(retry_after=RETRY_SECONDS)
+        raise TooManyExports(retry_after=60.0)
     with quota.taken_by(holder):
         yield
 
@@ -94,7 +92,6 @@ async def _process() -> AsyncIterator[Process]:
 
 
 def _plain_rows(schema: ExportSchema, views: Sequence[Any]) -> Iterator[list[tuple[Any, ...]]]:
-    """The fields of a batch of views, some rows at a time."""
     fields = attrgetter(*schema.view_fields)
     for rows in row_slices(views):
         yield [fields(view) for view in rows]
@@ -111,7 +108,6 @@ async def _send(process: Process, message: object) -> None:
 
 
 async def _answer(process: Process) -> bytes:
-    """The next bytes of the file."""
     assert process.stdout is not None
     try:
         (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))

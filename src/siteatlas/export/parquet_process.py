@@ -36,7 +36,6 @@ class _Outbox:
         self._written = bytearray()
 
     def write(self, data: Any) -> int:
-        """Keep bytes."""
         self._written += data
         return len(data)
 
@@ -47,7 +46,6 @@ class _Outbox:
         """Nothing to do: what was written is still to be taken."""
 
     def take(self) -> bytes:
-        """The bytes since the last call."""
         taken = bytes(self._written)
         self._written.clear()
         return taken
@@ -91,14 +89,12 @@ class ParquetEncoder:
         return rest + self._outbox.take()
 
     def _group(self) -> bytes:
-        """The collected rows as one row group."""
         table = pa.Table.from_batches(self._batches, schema=self._schema)
         self._batches, self._held = [], 0
         self._writer.write_table(table, row_group_size=table.num_rows)
         return self._outbox.take()
 
     def _record_batch(self, views: Sequence[Any]) -> Any:
-        """Some rows as columns."""
         arrays = [
             pa.array([column.value(view) for view in views], type=field.type)
             for column, field in zip(self._columns, self._schema, strict=True)
@@ -107,7 +103,6 @@ class ParquetEncoder:
 
 
 def _arrow_type(column: ExportColumn) -> Any:
-    """The Arrow type of a column."""
     record = pa.struct([(name, pa.string()) for name in column.fields])
     types = {
         Kind.TEXT: pa.string(),
@@ -131,7 +126,6 @@ def main() -> None:
 
 
 def _encode_export() -> None:
-    """Encode one export."""
     what, metadata = _receive()
     schema = SCHEMAS[Exported(what)]
     encoder = ParquetEncoder(schema.nested, metadata)
@@ -148,13 +142,11 @@ def _encode_export() -> None:
 
 
 def _receive() -> Any:
-    """The next message of the process that reads the rows."""
     # Nobody else can write to this pipe.
     return pickle.load(sys.stdin.buffer)  # noqa: S301
 
 
 def _answer(data: bytes) -> None:
-    """Send bytes of the file."""
     sys.stdout.buffer.write(LENGTH.pack(len(data)) + data)
     sys.stdout.buffer.flush()
 

@@ -45,8 +45,6 @@ from siteatlas.export.encoding import (
 from siteatlas.export.parquet import parquet_content, require_parquet
 from siteatlas.storage.session import AsyncSession, get_session, get_snapshot_session
 
-ROWS_PER_BATCH = 2_000
-
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
@@ -95,7 +93,6 @@ def _content(
     metadata: ExportMetadata,
     batches: AsyncIterator[Sequence[Any]],
 ) -> AsyncGenerator[bytes, None]:
-    """The bytes of an export; raises an error if Parquet cannot be encoded."""
     match format:
         case ExportFormat.CSV:
             return encoded(CsvEncoder(schema.flat), batches)
@@ -109,7 +106,6 @@ def _content(
 
 
 async def _past_number(session: AsyncSession, request: ExportRequest) -> int | None:
-    """The number whose state is exported; None for the present."""
     if request.at is None:
         return None
     if request.domain_id is None:
@@ -120,7 +116,6 @@ async def _past_number(session: AsyncSession, request: ExportRequest) -> int | N
 def _batches(
     request: ExportRequest, head: FeedHeadView, past: int | None
 ) -> AsyncIterator[Sequence[Any]]:
-    """The rows of an export, batch by batch."""
     if request.what is Exported.URLS:
         wanted = request.urls
         return _url_batches(source_of_urls(request.domain_id, wanted, request.tag, at_seq=past))
@@ -137,7 +132,7 @@ async def _url_batches(source: UrlSource) -> AsyncIterator[Sequence[Any]]:
         async with get_session() as session, session.begin():
             if source.at_seq is not None:
                 await require_past_number(session, source.at_seq)
-            found = await read_urls(session, source, place, ROWS_PER_BATCH)
+            found = await read_urls(session, source, place, 2_000)
         yield found.views
         place = found.place
         # The statement of each batch consists of hundreds of objects in reference cycles, which
