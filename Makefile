@@ -16,28 +16,23 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check $(shell [ -t 2 ] || echo
 # The tests mostly wait for leases, retries and processes, so three processes suit two cores. They run
 # in the order of their folders: the files with the slowest tests come first, none is left for the end.
 TEST_PROCESSES ?= 3
-# If set, as in .ci/run, up to three tests that failed are run again, alone.
-RETRY_FAILED ?=
-ON_FAILURE := $(if $(RETRY_FAILED),|| $(BIN)/python scripts/retry_failed.py $$?)
-# The tests of `make test-fast`; narrower: make test-fast FAST_TESTS=tests/unit/net
-FAST_TESTS ?= tests/unit tests/architecture
+# The tests of `make test-fast`; narrower: make test-fast FAST_TESTS=tests/net
+FAST_TESTS ?= tests
 # Two processes for all of them; for a few, starting the processes would take longer than the tests.
 FAST_PROCESSES := $(if $(filter file,$(origin FAST_TESTS)),-n 2,-p no:xdist)
 # Excludes tests that a pooler cannot affect (query plans, startup refusals) or that run their own, and
 # simulated crashes, whose cancelled queries end PgBouncer 1.18 ("bad client state"); tests/faults kills.
 # Of the acceptance tests, those with several processes, long transactions or large answers.
-POOLED_TESTS := tests/integration tests/faults tests/web/test_live.py \
+POOLED_TESTS ?= $(wildcard tests/*/database) tests/web/test_live.py \
 	tests/acceptance/test_commands.py tests/acceptance/test_changes.py tests/acceptance/test_export.py \
 	tests/acceptance/test_webhooks.py tests/acceptance/test_worker_group.py \
-	--ignore=tests/integration/embedded --ignore=tests/processor/database/test_publication_unpublished_moves.py \
+	--ignore=tests/processor/database/test_publication_unpublished_moves.py \
 	--ignore=tests/processor/database/test_publication_crashes.py \
-	--ignore=tests/storage/database/test_startup_refusals.py --ignore=tests/storage/database/test_startup_pooler_refusals.py \
-	--ignore=tests/faults/test_plans.py --ignore=tests/faults/test_retention_plans.py \
-	--ignore=tests/faults/test_queue_machine.py --ignore=tests/faults/test_broken_variants.py
+	--ignore=tests/storage/database/test_startup_refusals.py --ignore=tests/storage/database/test_startup_pooler_refusals.py
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: demo run test test-fast test-pooled test-versions test-wheel faults fuzz mutations reports check format docs screenshots bench bench-shapes conformance sbom lock dist clean help
+.PHONY: demo run test test-fast test-pooled test-versions test-wheel faults fuzz mutations reports timings check check-all format docs screenshots bench bench-shapes conformance sbom lock dist clean help
 
 demo: $(READY) ## scan small demo sites on this machine and show the results
 	$(BIN)/siteatlas demo $(ARGS)
@@ -46,23 +41,23 @@ run: $(READY) ## serve the API on this machine and run queued jobs
 	$(BIN)/siteatlas serve $(ARGS)
 
 test: $(READY_DEV) ## run the tests
-	@echo "All tests take about 12 minutes on two cores. Some of them: make test ARGS=\"tests/unit -k robots\""
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS) $(ON_FAILURE)
+	@echo "All tests take about six minutes on two cores. Some of them: make test ARGS=\"tests/scanner -k robots\""
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --ignore=tests/faults $(ARGS)
 
 test-fast: $(READY_DEV) ## run the tests that need no PostgreSQL and do not sleep, in seconds
-	$(BIN)/python -m pytest -q -p no:schemathesis $(FAST_PROCESSES) -m "not slow" --durations=5 --durations-min=0.3 $(FAST_TESTS) $(ARGS)
+	$(BIN)/python -m pytest -q -p no:schemathesis $(FAST_PROCESSES) -m "not slow and not database" --durations=5 --durations-min=0.3 $(FAST_TESTS) $(ARGS)
 
 test-pooled: $(READY_DEV) ## run the PostgreSQL tests through PgBouncer
 	@if PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null; then \
 		echo "PostgreSQL tests through PgBouncer in transaction mode:"; \
-		export SITEATLAS_TEST_POOLED=1; $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(POOLED_TESTS) $(ARGS) $(ON_FAILURE); \
+		export SITEATLAS_TEST_POOLED=1; $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(POOLED_TESTS) $(ARGS); \
 	elif [ -n "$$SITEATLAS_REQUIRE_PGBOUNCER" ]; then \
 		echo "pgbouncer is required but was not found."; exit 1; \
 	else \
 		echo "Skipped the PgBouncer tests: pgbouncer is not installed."; \
 	fi
 
-test-versions: ## run the tests that need no database on several Pythons: PYTHONS="python3.11 python3.13"
+test-versions: ## run the fast tests on several Pythons: PYTHONS="python3.11 python3.13"
 	$(PYTHON) scripts/test_versions.py $(PYTHONS) $(ARGS)
 
 faults: $(READY_DEV) ## run the fault-injection tests (kills, freezes, restarts, cut connections) and print the figures
@@ -84,13 +79,23 @@ mutations: $(READY_DEV) ## run mutation tests: each small change to the code mus
 reports: $(READY_DEV) ## run the tests and update the figures in docs/source-documents/reports/
 	$(BIN)/python docs/source-documents/reports/figures.py $(ARGS)
 
-check: $(READY_DEV) ## run all checks: format, lint, types, import contracts, tests
+timings: $(READY_DEV) ## print durations that tests measure, beside their bounds; never fails
+	-SITEATLAS_TIMINGS=1 $(BIN)/python -m pytest -q -p no:xdist $(shell grep -rl fixtures.timings tests --include='test_*.py') $(ARGS)
+
+check: $(READY_DEV) ## run the usual checks: format, lint, types, import contracts, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(MAKE) test
+
+check-all: export SITEATLAS_TESTS = full
+check-all: check test-wheel ## run everything there is: all tests, pooled, faults in full, fuzzer, Pythons, mutations
 	$(MAKE) test-pooled
+	$(MAKE) faults
+	$(MAKE) fuzz
+	$(MAKE) test-versions
+	$(MAKE) mutations
 
 test-wheel: $(READY) ## build the wheel, install it in a clean environment and run the demo
 	rm -rf build/wheel

@@ -1,4 +1,4 @@
-"""Runs the tests that need no database on several Pythons, given by name or path.
+"""Runs the fast tests on several Pythons, given by name or path.
 
 Without arguments it takes the oldest and the newest supported Python that it finds, and the
 system's own, except for that of `make test`. Each gets an environment of its own,
@@ -23,9 +23,6 @@ PROJECT = Path(__file__).resolve().parent.parent
 MAKE_TEST = PROJECT / ".venv" / "bin" / "python"
 UV = MAKE_TEST.parent / "uv"
 LOCK = PROJECT / "requirements-dev.lock"
-RETRY = PROJECT / "scripts" / "retry_failed.py"
-TESTS_FAILED = 1
-TESTS = ("tests/unit", "tests/architecture")
 PROBE = "import sys, ensurepip, venv; print(*sys.version_info[:3], sys.implementation.name)"
 
 Version = tuple[int, ...]
@@ -112,20 +109,10 @@ def run(version: Version, interpreter: Path) -> tuple[bool, float]:
     folder = PROJECT / "build" / f"python-{text_of(version)}"
     ok = is_ready(folder) or set_up(interpreter, folder)
     tests: Command = [
-        folder / "bin" / "python",
-        "-m",
-        "pytest",
-        "-n",
-        "2",
-        "--dist",
-        "loadfile",
-        *TESTS,
+        *(folder / "bin" / "python", "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile"),
+        *("-m", "not slow and not database", "-o", f"cache_dir={folder / 'pytest'}", "tests"),
     ]
-    cache = folder / "pytest"
-    ok = ok and (
-        call([*tests, "-q", "-o", f"cache_dir={cache}"])
-        or call([folder / "bin" / "python", RETRY, str(TESTS_FAILED), cache])
-    )
+    ok = ok and call(tests)
     return ok, time.monotonic() - started
 
 

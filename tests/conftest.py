@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from tests.fixtures import timings
 from tests.fixtures.application import app, client, cut_off_app, cut_off_client
 from tests.fixtures.database import (
     database,
@@ -106,7 +107,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """If many tests failed, say at the very end what they have in common."""
+    """Print the measured durations on request; if many tests failed, what they have in common."""
+    if timings.lines and os.environ.get("SITEATLAS_TIMINGS"):
+        terminalreporter.section("timings")
+        for line in timings.lines:
+            terminalreporter.line(line)
     stats = terminalreporter.stats
     reports = [*stats.get("failed", ()), *stats.get("error", ())]
     if len(reports) <= FEW_FAILURES:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from siteatlas import text as text_diff
 from siteatlas.text import MAX_SHOWN_LINES, line_diff
+from tests.fixtures.timings import measured
 
 lines = st.lists(st.sampled_from(["User-agent: *", "Disallow: /a", "Allow: /", ""]), max_size=12)
 
@@ -51,5 +52,5 @@ def test_a_text_that_changed_everywhere_takes_little_time_and_space():
     after = "\n".join(f"Disallow: /{n + 1}x" for n in range(20_000))
     start = time.process_time()
     shown = line_diff(before, after)
-    assert time.process_time() - start < 1
+    measured(time.process_time() - start, 1)
     assert len(shown.splitlines()) == MAX_SHOWN_LINES + 1

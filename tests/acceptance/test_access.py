@@ -57,6 +57,7 @@ def refused(machine: Machine, *arguments: str) -> subprocess.CompletedProcess[st
     return machine.run("serve", "--port", "0", *arguments)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "*", "example.com"])
 def test_other_addresses_than_loopback_need_a_key(machine: Machine, host: str):
     result = refused(machine, "--host", host)
@@ -65,6 +66,7 @@ def test_other_addresses_than_loopback_need_a_key(machine: Machine, host: str):
     assert "siteatlas keys create --name admin --scope admin" in result.stderr
 
 
+@pytest.mark.full
 def test_an_insecure_service_warns_and_serves_everyone(machine: Machine):
     with machine.process(
         "serve", "--port", "0", "--no-scheduler", "--host", "0.0.0.0", "--insecure-no-auth"
@@ -87,12 +89,14 @@ def test_with_a_key_the_service_listens_everywhere_and_asks_for_it(machine: Mach
         assert status_of(address, "/api/v3/keys", key) == 403
 
 
+@pytest.mark.full
 def test_a_key_does_what_insecure_no_auth_would_undo(machine: Machine):
     create(machine)
     with served(machine, "--host", "0.0.0.0", "--insecure-no-auth") as address:
         assert status_of(address, JOBS) == 401
 
 
+@pytest.mark.full
 def test_a_running_service_closes_and_opens_with_the_keys(machine: Machine):
     with served(machine) as address:
         assert status_of(address, JOBS) == 200
@@ -121,6 +125,7 @@ def test_a_key_is_printed_once_and_listed_without_its_secret(machine: Machine):
     assert key.split("_")[2] not in listed
 
 
+@pytest.mark.full
 def test_a_key_without_an_admin_key_comes_with_a_warning(machine: Machine):
     created = machine.run("--quiet", "keys", "create", "--name", "nightly")
     assert created.returncode == 0
@@ -132,6 +137,7 @@ def test_a_key_without_an_admin_key_comes_with_a_warning(machine: Machine):
     assert NO_ADMIN_KEY not in admin.stderr + again.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -154,6 +160,7 @@ def test_an_unknown_key_is_named(machine: Machine):
     assert "siteatlas keys list" in result.stderr
 
 
+@pytest.mark.full
 def test_the_key_of_a_deployment_comes_from_a_file(machine: Machine, tmp_path: Path):
     file = tmp_path / "admin.key"
     file.write_text(machine.run("keys", "generate").stdout, encoding="utf-8")
@@ -171,6 +178,7 @@ def test_the_key_of_a_deployment_comes_from_a_file(machine: Machine, tmp_path: P
     assert key not in result.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("content", ["", "changeme", "sa_abcdefgh_tooshort"])
 def test_a_file_without_a_key_is_refused(machine: Machine, tmp_path: Path, content: str):
     file = tmp_path / "admin.key"

@@ -51,6 +51,7 @@ async def test_a_backup_is_one_private_file_and_can_be_restored(
     assert {event["target"] for event in machine.json("audit")["items"]} == {file.name}
 
 
+@pytest.mark.full
 async def test_a_backup_goes_through_pipes(database: Database, machine: Machine):
     async with transaction() as session:
         await add_domain(session, "piped.example")
@@ -71,6 +72,7 @@ async def test_a_backup_goes_through_pipes(database: Database, machine: Machine)
     assert machine.json("domains", "list")["items"][0]["domain"] == "piped.example"
 
 
+@pytest.mark.full
 async def test_a_read_only_database_is_backed_up_without_a_record(
     database: Database, machine: Machine, tmp_path: Path
 ):
@@ -85,6 +87,7 @@ async def test_a_read_only_database_is_backed_up_without_a_record(
     assert actions(machine) == []
 
 
+@pytest.mark.full
 async def test_a_file_that_cannot_be_written_or_read_is_named(
     database: Database, machine: Machine, tmp_path: Path
 ):
@@ -102,6 +105,7 @@ async def test_a_file_that_cannot_be_written_or_read_is_named(
     assert actions(machine) == []
 
 
+@pytest.mark.full
 async def test_commands_that_manage_keys_leave_a_trace(database: Database, machine: Machine):
     key = machine.json("keys", "create", "--name", "laptop", "--scope", "admin")
     assert machine.run("keys", "revoke", key["id"]).returncode == 0

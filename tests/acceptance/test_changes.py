@@ -64,6 +64,7 @@ async def test_the_changes_since_a_time_are_printed_below_their_scans(
     ]
 
 
+@pytest.mark.full
 async def test_the_newest_changes_are_printed_unless_others_are_asked_for(
     database: Database, machine: Machine
 ):
@@ -105,6 +106,7 @@ async def test_programs_read_the_changes_of_a_week_from_the_oldest(
     assert "--cursor" in result.stderr
 
 
+@pytest.mark.full
 async def test_the_rest_is_printed_from_the_cursor(database: Database, machine: Machine):
     await publish(hashes=5)
     first = machine.run("changes", "--since", "0", "--limit", "3", "--format", "jsonl")
@@ -117,6 +119,7 @@ async def test_the_rest_is_printed_from_the_cursor(database: Database, machine: 
     assert [row["id"] for row in rows] == [event["id"] for event in events]
 
 
+@pytest.mark.full
 async def test_a_wrong_choice_is_refused_with_the_choices(database: Database, machine: Machine):
     result = machine.run("changes", "--kinds", "nothing")
     assert result.returncode == 2
@@ -134,6 +137,7 @@ async def test_an_expired_position_is_reported(database: Database, machine: Mach
     assert "cursor_expired" in result.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -175,6 +179,7 @@ async def test_follow_says_that_it_waits_and_prints_what_is_published_later(
         assert following.poll() is None
 
 
+@pytest.mark.full
 async def test_the_scans_of_a_site_are_listed_with_their_numbers(
     database: Database, machine: Machine
 ):
@@ -204,6 +209,7 @@ async def test_the_scans_of_a_site_are_listed_with_their_numbers(
     assert [scan["id"] for scan in rest["items"]] == [failed.id]
 
 
+@pytest.mark.full
 async def test_a_site_says_what_its_last_scan_changed_and_what_is_held(
     database: Database, machine: Machine
 ):
@@ -223,6 +229,7 @@ async def test_the_creator_of_a_site_is_shown_by_name(database: Database, machin
     assert printed["created_by"] == str(LOCAL_USER_ID)
 
 
+@pytest.mark.full
 async def test_the_robots_file_is_printed_with_its_history(database: Database, machine: Machine):
     async with transaction() as session:
         domain = await add_domain(session)

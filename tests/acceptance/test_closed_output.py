@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 MANY = 8_000
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "arguments",
     [

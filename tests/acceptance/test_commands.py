@@ -70,6 +70,7 @@ def test_a_plain_table_is_readable_and_has_no_escapes(machine: Machine, scanned:
     assert "\x1b" not in result.stdout + result.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "command",
     [
@@ -114,6 +115,7 @@ def test_watching_an_ended_job_gives_its_end_as_exit_code(machine: Machine, scan
     assert json.loads(result.stdout)["status"] == "completed"
 
 
+@pytest.mark.full
 def test_only_a_site_that_was_never_scanned_gets_a_first_scan(fresh_machine: Machine, sites: Sites):
     address = sites["papers"].host_port
     with fresh_machine.service("--no-scheduler"):
@@ -139,6 +141,7 @@ def test_several_sites_are_added_at_once_and_the_bad_ones_named(
     assert {domain["domain"] for domain in known} == set(good)
 
 
+@pytest.mark.full
 def test_watching_a_job_that_nobody_works_on_says_so_and_gives_up_in_time(
     fresh_machine: Machine, sites: Sites
 ):
@@ -150,6 +153,7 @@ def test_watching_a_job_that_nobody_works_on_says_so_and_gives_up_in_time(
     assert "pending" in result.stdout
 
 
+@pytest.mark.full
 def test_a_partial_job_fails_a_watch_that_asks_for_all(
     machine: Machine, service: Service, sites: Sites
 ):
@@ -164,6 +168,7 @@ def test_a_partial_job_fails_a_watch_that_asks_for_all(
     assert f"siteatlas sitemaps {sites['rooms'].host_port}" in lenient.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", ["domains list", "jobs list", "sitemaps {site}", "urls {site}"])
 def test_every_stored_list_can_be_csv(command: str, machine: Machine, scanned: DemoSite):
     words = command.format(site=scanned.host_port).split()
@@ -174,6 +179,7 @@ def test_every_stored_list_can_be_csv(command: str, machine: Machine, scanned: D
     assert set(rows[0]) == set(items[0])
 
 
+@pytest.mark.full
 @pytest.mark.criterion("submit-does-no-work", "discovery")
 def test_without_a_scheduler_a_job_waits_until_one_runs(fresh_machine: Machine, sites: Sites):
     with fresh_machine.service("--no-scheduler") as idle:
@@ -279,6 +285,7 @@ def test_an_interrupted_scan_ends_with_130_and_what_it_has(fresh_machine: Machin
     assert json.loads(output)["status"] == "cancelled"
 
 
+@pytest.mark.full
 def test_the_demo_ends_as_its_stories_say_and_remembers(fresh_machine: Machine):
     first = fresh_machine.run("demo", "--exit")
     assert first.returncode == 0, first.stderr

@@ -38,6 +38,7 @@ async def add_site(name: str, *paths: str) -> None:
         await add_urls(session, sitemap.id, [(url_hash(url), url) for url in urls])
 
 
+@pytest.mark.full
 async def test_the_commands_of_the_page_compare(
     database: Database, database_url: str, tmp_path: Path
 ):
@@ -85,6 +86,7 @@ async def test_options_that_a_history_would_ignore_are_refused(
     assert result.stderr == f"siteatlas: input_invalid: {message}\n"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("options", [(), ("--json",)])
 async def test_a_url_without_a_history_is_not_found(
     database: Database, database_url: str, tmp_path: Path, options: tuple[str, ...]
@@ -100,6 +102,7 @@ async def test_a_url_without_a_history_is_not_found(
     assert (path.returncode, path.stdout, path.stderr) == (1, "", hint)
 
 
+@pytest.mark.full
 async def test_a_url_is_not_called_unknown_before_all_sitemaps_were_examined(
     database: Database, database_url: str, tmp_path: Path
 ):
@@ -122,6 +125,7 @@ async def test_a_url_is_not_called_unknown_before_all_sitemaps_were_examined(
     assert (entry["url"], entry["sitemap"]) == (url, "https://example.com/last.xml")
 
 
+@pytest.mark.full
 async def test_two_scans_or_a_list_are_compared_but_not_both(
     database: Database, database_url: str, tmp_path: Path
 ):
@@ -158,6 +162,7 @@ async def test_two_scans_or_a_list_are_compared_but_not_both(
     assert (refused.returncode, "both --from and --to" in refused.stderr) == (2, True)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("other", "message"),
     [

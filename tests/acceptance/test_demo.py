@@ -44,6 +44,7 @@ def test_every_command_that_the_demo_prints_works(fresh_machine: Machine):
             assert '"status":"pending"' in accepted.stdout
 
 
+@pytest.mark.full
 def test_a_changing_site_gives_the_follower_something_to_print(fresh_machine: Machine):
     with fresh_machine.process("demo") as demo:
         *_, follow = commands_of(words_of(demo))
@@ -54,6 +55,7 @@ def test_a_changing_site_gives_the_follower_something_to_print(fresh_machine: Ma
     assert "added" in kinds
 
 
+@pytest.mark.full
 def test_the_demo_opens_onto_a_dashboard_with_something_to_show(fresh_machine: Machine):
     with fresh_machine.process("demo") as demo:
         lines = words_of(demo)
@@ -67,6 +69,7 @@ def test_the_demo_opens_onto_a_dashboard_with_something_to_show(fresh_machine: M
     assert len({change["seq"] for change in changes}) > 10
 
 
+@pytest.mark.full
 def test_a_second_demo_is_refused_while_one_runs(fresh_machine: Machine):
     with fresh_machine.process("demo", "--no-changing") as demo:
         address = address_of(words_of(demo))
@@ -78,6 +81,7 @@ def test_a_second_demo_is_refused_while_one_runs(fresh_machine: Machine):
     assert len(sites) == 7
 
 
+@pytest.mark.full
 def test_a_demo_without_changing_sites_leaves_its_sites_alone(fresh_machine: Machine):
     with fresh_machine.process("demo", "--no-changing") as demo:
         service = Service(demo, address_of(words_of(demo)))

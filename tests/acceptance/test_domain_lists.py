@@ -29,6 +29,7 @@ def test_good_lines_are_added_and_bad_ones_reported_with_their_number(imported: 
     assert "sites.csv:5: three.example.com" in imported
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("imported")
 def test_sites_and_jobs_are_listed_by_tag(machine: Machine):
     domains = machine.json("domains", "list", "--tag", "EU")["items"]
@@ -60,6 +61,7 @@ def test_a_line_that_gives_a_site_too_many_tags_is_reported(machine: Machine):
     assert "Watching 1 site: 1 new, 0 known. 1 line could not be used." in result.stderr
 
 
+@pytest.mark.full
 def test_a_site_and_a_tag_exclude_each_other(machine: Machine):
     for command in ("urls", "changes", "export"):
         refused = machine.run(command, "example.com", "--tag", "shop")

@@ -153,6 +153,7 @@ async def add_large_site() -> None:
         await session.execute(text(ADD_MANY), {"sitemap": sitemap.id, "urls": MANY})
 
 
+@pytest.mark.full
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
 async def test_a_transfer_that_is_cut_is_noticed_by_the_client(

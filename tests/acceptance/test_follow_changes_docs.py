@@ -21,6 +21,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "follow-changes.md"
 (PROGRAM,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 async def test_the_program_keeps_its_copy_up_to_date(
     database: Database, database_url: str, tmp_path: Path

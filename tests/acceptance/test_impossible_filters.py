@@ -16,6 +16,7 @@ from tests.fixtures.records import add_domain, add_sitemap
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("filters", "message"),
     [
@@ -40,6 +41,7 @@ def test_a_filter_that_nothing_can_match_is_refused(
     assert result.stderr == f"siteatlas: input_invalid: {message}\n"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", ["urls", "urls example.com", "export example.com"])
 async def test_an_unknown_sitemap_is_not_found(
     database: Database, database_url: str, tmp_path: Path, command: str
@@ -58,6 +60,7 @@ async def test_an_unknown_sitemap_is_not_found(
         assert "sitemap_not_found" in result.stderr
 
 
+@pytest.mark.full
 async def test_the_jobs_of_an_unknown_site_are_not_an_empty_list(
     database: Database, database_url: str, tmp_path: Path
 ):

@@ -17,6 +17,7 @@ NO_DATABASE = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "environment", "code"),
     [

@@ -186,6 +186,7 @@ def test_headers_without_a_host_of_ones_own_are_refused(here: Machine):
     assert "--allow" in result.stderr
 
 
+@pytest.mark.full
 def test_a_rate_holds_for_a_host_of_ones_own(here: Machine, site: SiteServer):
     started = time.monotonic()
     assert here.run("scan", site.base, "--rate", "1").returncode == 0
@@ -233,6 +234,7 @@ def test_a_list_as_json_has_the_shape_of_the_api(here: Machine, sites: Sites):
     assert answer["next_cursor"] is None
 
 
+@pytest.mark.full
 def test_a_local_file_is_read(here: Machine):
     text = sitemap_of(4)
     (here.data_dir / "sitemap.xml.gz").write_bytes(gzip.compress(text.encode()))
@@ -243,6 +245,7 @@ def test_a_local_file_is_read(here: Machine):
         assert here.run("scan", name, "--format", "urls").stdout == result.stdout
 
 
+@pytest.mark.full
 def test_a_local_index_lists_its_children_and_fetches_nothing(here: Machine, site: SiteServer):
     site.requests.clear()
     (here.data_dir / "index.xml").write_bytes(index_of([f"{site.base}/sitemap.xml"]))
@@ -281,6 +284,7 @@ def test_a_document_that_broke_off_is_named_on_stderr(here: Machine, sites: Site
     assert ": cut" in result.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("format", ["jsonl", "urls", "csv"])
 def test_a_reader_that_has_enough_ends_the_scan_quietly(
     here: Machine, site: SiteServer, format: str

@@ -75,6 +75,7 @@ def test_chosen_sitemaps_of_an_index_are_read_and_the_others_counted(
     assert (refused.returncode, "1 to 200 characters" in refused.stderr) == (2, True)
 
 
+@pytest.mark.full
 def test_a_partial_scan_fails_when_that_is_asked_for(here: Machine, site: SiteServer, allowed):
     assert here.run("scan", site.base, *allowed).returncode == 0
     assert here.run("scan", site.base, "--fail-on", "partial", *allowed).returncode == 1
@@ -105,6 +106,7 @@ def test_one_bad_site_of_several_is_reported_and_passed_over(
     assert f"{site.base}/1" in result.stdout
 
 
+@pytest.mark.full
 def test_a_timeout_ends_a_scan_with_what_was_read(here: Machine, site: SiteServer, allowed):
     address = f"{site.base}/slow-index.xml"
     result = here.run("scan", address, "--only", "--timeout", "2", "--json", *allowed)
@@ -116,6 +118,7 @@ def test_a_timeout_ends_a_scan_with_what_was_read(here: Machine, site: SiteServe
     assert outcomes["/hang.xml"] == "unread"
 
 
+@pytest.mark.full
 def test_the_package_runs_as_a_module_and_knows_the_word_help(here: Machine):
     assert here.run("help").stdout == here.run("--help").stdout
     assert here.run("help", "jobs", "list").stdout == here.run("jobs", "list", "--help").stdout

@@ -94,6 +94,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("format", ["urls", "jsonl", "csv"])
 @pytest.mark.parametrize("more", [(), ("--include", "*a.example/0*")])
 def test_two_processes_write_the_lines_of_one(
@@ -141,6 +142,7 @@ def start(here: Machine, site: SiteServer) -> subprocess.Popen[bytes]:
     return scan
 
 
+@pytest.mark.full
 def test_an_interrupt_ends_the_other_process(here: Machine, stalled_site: SiteServer):
     stalled_site.requests.clear()
     scan = start(here, stalled_site)
@@ -153,6 +155,7 @@ def test_an_interrupt_ends_the_other_process(here: Machine, stalled_site: SiteSe
     assert len((here.data_dir / "urls.txt").read_text().splitlines()) > 9 * ENTRIES
 
 
+@pytest.mark.full
 def test_a_killed_scan_leaves_no_process_behind(here: Machine, stalled_site: SiteServer):
     stalled_site.requests.clear()
     scan = start(here, stalled_site)
@@ -162,6 +165,7 @@ def test_a_killed_scan_leaves_no_process_behind(here: Machine, stalled_site: Sit
     block_until(lambda: not is_running(child), seconds=10)
 
 
+@pytest.mark.full
 def test_a_scan_goes_on_when_the_other_process_is_killed(here: Machine, site: SiteServer):
     expected = here.run("scan", site.base, "--format", "urls", "--processes", "1").stdout
     with here.process("scan", site.base, "--format", "urls", "--processes", "2") as scan:
@@ -172,6 +176,7 @@ def test_a_scan_goes_on_when_the_other_process_is_killed(here: Machine, site: Si
     assert sorted(found.splitlines()) == sorted(expected.splitlines())
 
 
+@pytest.mark.full
 def test_a_small_site_is_read_by_one_process(here: Machine, tmp_path: Path):
     pages: Pages = {
         "/robots.txt": "Sitemap: {base}/sitemap.xml\n",

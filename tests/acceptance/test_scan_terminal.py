@@ -101,6 +101,7 @@ def test_a_scan_shows_its_progress_and_ends_with_a_summary(here: Machine, site: 
     assert left.rstrip().endswith(f": siteatlas domains add {site.host_port}")
 
 
+@pytest.mark.full
 def test_an_interrupt_on_a_terminal_shows_what_was_found(here: Machine, site: SiteServer):
     screen = Screen(here, site.base, "--rate", "2", "--format", "tree")
     screen.read_until("2 of 5 documents")

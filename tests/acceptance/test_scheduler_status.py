@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from sqlalchemy import update
 
@@ -59,6 +60,7 @@ async def test_without_a_living_worker_no_tick_comes_but_the_last_one_is_known(h
     assert datetime.fromisoformat(state["last_tick_at"]) == NOW
 
 
+@pytest.mark.full
 async def test_a_job_that_waits_for_its_time_is_not_the_oldest_that_waits(here: Machine):
     await queue_jobs({"snoozed": (NOW + timedelta(hours=1), 1)})
     assert here.json("scheduler", "status")["oldest_pending_at"] is None

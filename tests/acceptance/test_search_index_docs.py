@@ -64,6 +64,7 @@ async def remove_row(session: AsyncSession, sitemap_id: UUID, number: int) -> No
     await session.execute(update(SitemapUrl).where(*row).values(removed_at=func.now()))
 
 
+@pytest.mark.full
 @pytest.mark.slow
 async def test_the_index_equals_what_is_stored_after_each_run(
     database: Database, database_url: str, tmp_path: Path

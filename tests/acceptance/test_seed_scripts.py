@@ -43,6 +43,7 @@ def test_a_site_goes_from_pending_to_completed(scripts: Scripts, sites: Sites):
     assert value_of("URLs", checked) == str(site.expected_urls)
 
 
+@pytest.mark.full
 @pytest.mark.criterion("script-add-check-process", "script-reset")
 def test_one_sitemap_is_found_reset_and_scanned_alone(scripts: Scripts, sites: Sites):
     site = sites["magazine"]
@@ -84,6 +85,7 @@ def test_one_sitemap_is_found_reset_and_scanned_alone(scripts: Scripts, sites: S
     assert jobs.count(value_of("Job UUID", alone)) == 1
 
 
+@pytest.mark.full
 @pytest.mark.criterion("script-add-check-process", "script-reset", "script-monitor")
 def test_the_job_of_a_site_is_set_back_and_the_monitor_sees_it(scripts: Scripts, sites: Sites):
     site = sites["card"]
@@ -109,6 +111,7 @@ def test_the_job_of_a_site_is_set_back_and_the_monitor_sees_it(scripts: Scripts,
     assert [line for line in reset if line.startswith("Error")] == []
 
 
+@pytest.mark.full
 @pytest.mark.criterion("script-reset")
 def test_a_site_is_added_anew_after_its_waiting_job_was_cancelled(scripts: Scripts, sites: Sites):
     arguments = ("sitemap_scheduler/add_test_sitemap.py", "--domain", sites["papers"].base_url)
@@ -140,6 +143,7 @@ def test_without_its_environment_a_program_says_what_to_do(project: Path):
         assert "Traceback" not in result.stderr
 
 
+@pytest.mark.full
 def test_a_look_at_a_site_opens_the_database_once(fresh_machine: Machine, project: Path):
     scripts = Scripts(fresh_machine, project / "scripts")
     site = fresh_machine.environment["SITEATLAS_EGRESS_ALLOW"].split(",")[0]

@@ -130,6 +130,7 @@ def test_old_data_that_is_kept_already_is_noticed_before_anything_is_done():
         assert sorted(path.name for path in folder.iterdir()) == ["postgres", f"postgres-{OLD}"]
 
 
+@pytest.mark.full
 def test_a_server_that_is_in_use_is_not_converted_and_leaves_no_backup():
     with old_data() as (data_dir, programs):
         with EmbeddedServer(data_dir, announce=lambda _: None, programs=programs):
@@ -139,6 +140,7 @@ def test_a_server_that_is_in_use_is_not_converted_and_leaves_no_backup():
         assert not list(data_dir.glob("*postgres-*"))
 
 
+@pytest.mark.full
 def test_a_new_server_that_is_in_use_is_not_deleted_if_the_upgrade_fails():
     with old_data() as (data_dir, _):
         users: list[ClientProcess] = []

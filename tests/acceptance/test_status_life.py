@@ -38,6 +38,7 @@ def service_for(machine: Machine, site: SiteServer) -> Iterator[tuple[Machine, S
         yield own, service
 
 
+@pytest.mark.full
 @pytest.mark.criterion("status-life", "completed-status")
 @pytest.mark.parametrize("ending", ["completed", "failed"])
 def test_a_client_sees_a_job_pending_then_processing_then_ended(machine: Machine, ending: str):

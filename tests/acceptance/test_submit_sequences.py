@@ -109,6 +109,7 @@ def test_a_submit_by_http_is_listed_processed_and_shown_with_its_values(
         assert began <= datetime.fromisoformat(one["Created at"]) <= datetime.now(UTC)
 
 
+@pytest.mark.full
 @pytest.mark.criterion("submit-process-check")
 def test_a_failed_job_is_shown_with_its_error(scripts: Scripts, machine: Machine, sites: Sites):
     submitted = submit(machine, sites["card"])
@@ -155,6 +156,7 @@ def count_of(lines: Queue[str], status: str) -> int:
             return int(found[1])
 
 
+@pytest.mark.full
 @pytest.mark.criterion("script-monitor")
 def test_the_monitor_sees_a_submitted_job_become_completed(
     scripts: Scripts, machine: Machine, sites: Sites

@@ -36,6 +36,7 @@ def test_a_new_webhook_is_listed_and_can_be_changed(machine: Machine):
     assert "hooks.example.com" in table
 
 
+@pytest.mark.full
 def test_a_webhook_is_shown_rotated_replayed_and_deleted(machine: Machine):
     ident = machine.json("webhooks", "create", RECEIVER)["id"]
     assert machine.run("webhooks", "rotate", ident).stdout.startswith("whsec_")
@@ -50,6 +51,7 @@ def test_a_webhook_is_shown_rotated_replayed_and_deleted(machine: Machine):
     assert machine.run("webhooks", "show", ident).returncode == 1
 
 
+@pytest.mark.full
 def test_a_receiver_that_only_the_setting_permits_needs_it_in_the_service_too(machine: Machine):
     setting = {"SITEATLAS_EGRESS_ALLOW": "127.0.0.1:9"}
     allowing = Machine(machine.data_dir, {**machine.extra, **setting})
@@ -73,6 +75,7 @@ def test_a_refused_receiver_comes_with_the_setting_that_permits_it(machine: Mach
     assert advice == ALLOW_IT
 
 
+@pytest.mark.full
 def test_a_new_webhook_reports_which_of_its_sites_are_not_stored(machine: Machine):
     assert machine.run("domains", "add", "stored.example").returncode == 0
     both = ("--site", "stored.example", "--site", "nosuch.example")
@@ -83,6 +86,7 @@ def test_a_new_webhook_reports_which_of_its_sites_are_not_stored(machine: Machin
     assert "Not stored yet" not in known.stderr
 
 
+@pytest.mark.full
 def test_a_test_message_reports_why_the_service_fails_to_deliver(machine: Machine, sites: Sites):
     allowed = f"127.0.0.1:9,{machine.environment['SITEATLAS_EGRESS_ALLOW']}"
     created = machine.run(
@@ -96,6 +100,7 @@ def test_a_test_message_reports_why_the_service_fails_to_deliver(machine: Machin
     assert "last result: egress_denied." in tested.stderr.splitlines()[-1]
 
 
+@pytest.mark.full
 def test_an_address_that_is_not_allowed_is_refused_without_a_log_line(machine: Machine):
     ident = machine.json("webhooks", "create", RECEIVER)["id"]
     private = "http://127.0.0.1:9/"
@@ -105,6 +110,7 @@ def test_an_address_that_is_not_allowed_is_refused_without_a_log_line(machine: M
         assert "SITEATLAS_EGRESS_ALLOW" in advice
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

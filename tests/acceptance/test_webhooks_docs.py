@@ -61,6 +61,7 @@ def test_the_receiver_has_twelve_lines():
     assert len([line for line in PROGRAM.splitlines() if line.strip()]) == 12
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_the_receiver_gets_a_message_about_a_published_scan(database_url: str, tmp_path: Path):
     port = free_port()

@@ -53,6 +53,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.full
 def test_a_killed_worker_is_named_and_gives_the_exit_code(machine: Machine):
     with machine.process("worker", "--processes", "2") as group:
         killed, other = workers_of(group)
@@ -66,6 +67,7 @@ def test_a_killed_worker_is_named_and_gives_the_exit_code(machine: Machine):
     assert machine.postgres_processes() == []
 
 
+@pytest.mark.full
 def test_workers_shut_down_gracefully_when_their_group_is_killed(machine: Machine):
     with machine.process("worker", "--processes", "2") as group:
         workers = workers_of(group)
@@ -77,6 +79,7 @@ def test_workers_shut_down_gracefully_when_their_group_is_killed(machine: Machin
     assert machine.postgres_processes() == []
 
 
+@pytest.mark.full
 def test_a_group_that_is_asked_to_stop_says_so_once(machine: Machine):
     with machine.process("worker", "--processes", "2") as group:
         workers = workers_of(group)

@@ -10,11 +10,11 @@ import pytest
 from fastapi import FastAPI, Query
 from pydantic import BaseModel, ConfigDict
 
+from siteatlas.access.identity import RequestKey
 from siteatlas.api.problems import (
     MAX_FIELD_ERRORS,
     MAX_POINTER_CHARS,
     MEDIA_TYPE,
-    REQUEST_ID,
     FieldRefused,
     install_problem_handlers,
     problem,
@@ -64,7 +64,7 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.mark.parametrize("cls", dict.fromkeys(error_classes()), ids=lambda cls: cls.__name__)
 def test_every_error_has_a_whole_answer(cls: type[SiteatlasError]):
-    scope = {"raw_path": b"/api/v3/jobs/%ff", REQUEST_ID: "r-1"}
+    scope = {"raw_path": b"/api/v3/jobs/%ff", RequestKey.request_id: "r-1"}
     answer = problem(scope, cls())
     assert (answer.status_code, answer.media_type) == (cls.http_status, MEDIA_TYPE)
     body = httpx.Response(200, content=bytes(answer.body)).json()

@@ -82,8 +82,8 @@ def test_figures_are_counted_from_the_results_of_a_run(tmp_path: Path) -> None:
     assert run.counts() == {"passed": 2, "failed": 2, "skipped": 1}
     assert run.counts("tests/api") == {"passed": 1, "failed": 1, "skipped": 1}
     assert run.counts("tests/storage/database/test_session.py") == {"passed": 1}
-    assert "| `tests/integration` | 1 | 1 | 0 |" in figures.table(run, None)
-    assert "| `tests/unit` | not run | | |" in figures.table(run, None)
+    assert "| `tests/storage` | 1 | 0 | 0 |" in figures.table(run, None)
+    assert "| `tests/catalog` | not run | | |" in figures.table(run, None)
     assert "| together, in 12 s | 2 | 2 | 1 |" in figures.table(run, None)
     assert "| through PgBouncer | not run | | |" in figures.table(run, None)
     assert "| through PgBouncer, in 12 s | 2 | 2 | 1 |" in figures.table(run, run)

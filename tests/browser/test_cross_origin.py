@@ -98,6 +98,7 @@ def check_attempts(out: str) -> None:
     assert results["plain"] in {"failed", "done opaque"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["same site", "another site"])
 def test_a_page_of_another_origin_cannot_use_the_session_of_a_browser(chromium: Browser, host: str):
     """A page on another port of the same host is of the same site: it sends the cookie along."""

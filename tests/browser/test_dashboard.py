@@ -98,6 +98,7 @@ def test_a_filter_is_in_the_address_and_the_back_button_undoes_it(
     expect(page.locator("tbody tr")).to_have_count(50)
 
 
+@pytest.mark.full
 def test_a_new_job_appears_in_the_list_without_reloading(
     window: WatchedContext, service: Service, site: SiteServer, scanned: str
 ):
@@ -108,6 +109,7 @@ def test_a_new_job_appears_in_the_list_without_reloading(
     expect(listed.locator("#job-rows tbody tr")).to_have_count(before + 1, timeout=TIMEOUT_MS)
 
 
+@pytest.mark.full
 def test_live_updates_can_be_paused(window: WatchedContext, service: Service):
     page = window.open(service.address + "/")
     live = page.locator("[data-live]")
@@ -150,6 +152,7 @@ def test_a_site_is_scanned_with_the_keyboard_alone(
     page.wait_for_url(re.compile(r"/jobs/\d+$"))
 
 
+@pytest.mark.full
 def test_a_job_is_cancelled_and_retried(
     window: WatchedContext, waiting: Service, chromium: Browser
 ):
@@ -161,6 +164,7 @@ def test_a_job_is_cancelled_and_retried(
     expect(page.locator("h1 + .badge")).to_contain_text("waiting")
 
 
+@pytest.mark.full
 def test_an_action_applies_to_all_jobs_that_match_the_filter(
     window: WatchedContext, waiting: Service
 ):
@@ -175,6 +179,7 @@ def test_an_action_applies_to_all_jobs_that_match_the_filter(
     shared.wait_for_url("**/jobs")
 
 
+@pytest.mark.full
 def test_the_page_of_patterns_has_no_barrier_that_axe_finds(chromium: Browser):
     with data_directory() as folder:
         machine = Machine(folder, {"SITEATLAS_LOG_LEVEL": "debug"})
@@ -186,6 +191,7 @@ def test_the_page_of_patterns_has_no_barrier_that_axe_finds(chromium: Browser):
                 context.close()
 
 
+@pytest.mark.full
 def test_a_chosen_theme_is_kept(window: WatchedContext, service: Service):
     page = window.open(service.address + "/")
     page.keyboard.press("t")
@@ -211,7 +217,9 @@ def test_everything_works_without_javascript(
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(("scheme", "width"), [("light", 320), ("dark", 1280)])
+@pytest.mark.parametrize(
+    ("scheme", "width"), [pytest.param("light", 320, marks=pytest.mark.full), ("dark", 1280)]
+)
 def test_no_page_has_a_barrier_that_axe_finds_or_scrolls_sideways(
     chromium: Browser, service: Service, scanned: str, scheme: str, width: int
 ):

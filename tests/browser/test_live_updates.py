@@ -50,6 +50,7 @@ def live_state(page: Page, state: str, *, timeout: float = TIMEOUT_MS) -> None:
     expect(dot).to_have_attribute("data-state", state, timeout=timeout)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(180)
 def test_a_stream_that_is_lost_is_regained_and_the_page_catches_up(chromium: Browser):
     port = free_port()
@@ -69,6 +70,7 @@ def test_a_stream_that_is_lost_is_regained_and_the_page_catches_up(chromium: Bro
     context.close()
 
 
+@pytest.mark.full
 def test_a_page_that_never_got_its_stream_opens_it_later(chromium: Browser, service: Service):
     context = chromium.new_context()
     context.route("**/events", lambda route: route.abort())
@@ -81,6 +83,7 @@ def test_a_page_that_never_got_its_stream_opens_it_later(chromium: Browser, serv
     context.close()
 
 
+@pytest.mark.full
 def test_the_stream_opens_also_when_the_extension_is_the_last_to_load(
     chromium: Browser, service: Service
 ):
@@ -100,6 +103,7 @@ def test_the_stream_opens_also_when_the_extension_is_the_last_to_load(
     context.close()
 
 
+@pytest.mark.full
 def test_a_hidden_tab_holds_no_stream(window: WatchedContext, service: Service):
     page = window.open(service.address + "/")
     live_state(page, "live")

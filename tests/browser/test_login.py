@@ -87,6 +87,7 @@ def test_an_administrator_makes_a_key_sees_it_once_and_revokes_it(
     expect(row).to_contain_text("revoked")
 
 
+@pytest.mark.full
 def test_a_question_that_is_denied_revokes_nothing(
     window: WatchedContext, closed: tuple[Service, dict[str, str]]
 ):
@@ -100,6 +101,7 @@ def test_a_question_that_is_denied_revokes_nothing(
     expect(row).to_contain_text("active")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("width", [320, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_pages_of_access_have_no_barrier_that_axe_finds(

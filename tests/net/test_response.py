@@ -19,6 +19,7 @@ from siteatlas.errors import (
 from siteatlas.net.address import parse_url
 from siteatlas.net.response import CHUNK_BYTES, FetchLimits, Response, Speed
 from tests.fixtures.raw_server import Connection, RawServer
+from tests.fixtures.timings import measured
 from tests.net.conftest import QUICK, MakeClient, read
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
@@ -150,7 +151,7 @@ async def test_a_drip_is_too_slow(make_client: MakeClient):
     started = time.monotonic()
     _, error = await failed_read(make_client, sending(HEAD + b"\r\n", *drops), limits)
     assert isinstance(error, TooSlow)
-    assert time.monotonic() - started < 2
+    measured(time.monotonic() - started, 2)
 
 
 @pytest.mark.slow

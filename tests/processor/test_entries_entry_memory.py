@@ -223,6 +223,7 @@ def bytes_held(stored: int, hashes: list[int], most: int, *, in_order: bool) -> 
     return taken, budget.held
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("stored", "most", "in_order", "least_bytes", "most_bytes"),

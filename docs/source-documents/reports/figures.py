@@ -27,17 +27,17 @@ BEGINNING = "<!-- figures: written by make reports -->"
 END = "<!-- end of the figures -->"
 BLOCK = re.compile(f"{re.escape(BEGINNING)}.*?{re.escape(END)}", re.DOTALL)
 GROUPS = (
-    "tests/integration/scheduler",
-    "tests/integration/queue",
-    "tests/integration/processor",
+    "tests/scheduler",
+    "tests/queue",
+    "tests/processor",
     "tests/storage/database/test_session.py",
     "tests/storage/database/test_engine_pooler.py",
-    "tests/integration",
+    "tests/storage",
+    "tests/catalog",
+    "tests/scanner",
     "tests/api",
     "tests/acceptance",
     "tests/architecture",
-    "tests/faults",
-    "tests/unit",
     "tests/browser",
 )
 NOT_PASSED = {"failure": "failed", "error": "failed", "skipped": "skipped"}

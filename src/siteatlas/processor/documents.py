@@ -1,9 +1,9 @@
 """The documents of a running scan, as the recorder and the scanner know them.
 
 `DocumentRegistry` finds the document of a URL; of those that wait or have been read it keeps only
-the ids. `OpenDocuments` are those that are read at the moment, with what is stored of their entries:
-usually that is loaded in the background once a document is opened, but before that if the document
-was read earlier, so that the scanner can recognize the entries that have not changed.
+the ids. `OpenDocuments` are those that are being read, with what is stored of their entries: it is
+loaded in the background once a document is opened, or before that if the document was read
+earlier, so that the scanner can recognize the entries that have not changed.
 `build_scan_memory` tells the scanner what is stored, so that it may send conditional requests.
 """
 

@@ -1,8 +1,8 @@
 """How a running job writes: short transactions with the fence, and the activity of the job.
 
 `BatchWriter` writes the batches of a scan while reading continues, one at a time. `FencedSteps`
-runs the steps that follow the reading. Both first terminate the COPY statements of workers that froze or
-disappeared when a write met a lock.
+runs the steps that follow the reading. When a write meets a lock, both first terminate the COPY
+statements of workers that froze or disappeared.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ async def scan_while_it_changes(site: ChangingSite, chance: random.Random) -> No
         assert (await scan(site)).status == "completed"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("start", [FeedClient.listing, FeedClient.exported])
 async def test_what_a_client_starts_with_and_the_feed_give_the_stored_state(
     start: Callable[[FeedClient], Awaitable[tuple[int, Listing]]], client: httpx.AsyncClient

@@ -40,9 +40,9 @@ async def cancelled_every_second_time(site: ChangingSite, number: int) -> tuple[
     "run",
     [
         undisturbed,
-        killed_every_second_time,
-        stopped_every_second_time,
-        cancelled_every_second_time,
+        pytest.param(killed_every_second_time, marks=pytest.mark.full),
+        pytest.param(stopped_every_second_time, marks=pytest.mark.full),
+        pytest.param(cancelled_every_second_time, marks=pytest.mark.full),
     ],
 )
 async def test_the_feed_is_the_log_of_the_script(run: Run, client: httpx.AsyncClient):

@@ -103,6 +103,7 @@ async def random_history(site: ChangingSite, feed: FeedClient, seed: int) -> dic
     return states
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("limit", "seed"), [(10_000, 0), (10_000, 1), (15, 2)])
 async def test_an_earlier_state_with_the_differences_is_the_later_one(
     client: httpx.AsyncClient, seed: int, limit: int, monkeypatch: pytest.MonkeyPatch

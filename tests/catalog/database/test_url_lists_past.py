@@ -169,6 +169,7 @@ def move(site: ChangingSite, page: str, start: str, end: str, **date: str) -> No
     site[end].put(page, **date)
 
 
+@pytest.mark.full
 async def test_a_scan_that_is_not_published_leaves_past_states_as_they_were(
     client: httpx.AsyncClient,
 ):

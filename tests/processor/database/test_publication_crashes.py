@@ -47,6 +47,7 @@ def second_version(site: ChangingSite) -> list[str]:
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_a_crash_at_any_commit_loses_and_duplicates_nothing(
     after: bool, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch

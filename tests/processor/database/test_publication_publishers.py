@@ -35,10 +35,12 @@ async def skipped_events(client: httpx.AsyncClient, make: Callable[[FeedClient],
     return len(published - seen)
 
 
+@pytest.mark.full
 async def test_a_reader_that_never_looks_back_misses_nothing(client: httpx.AsyncClient):
     assert await skipped_events(client, page_reader) == 0
 
 
+@pytest.mark.full
 async def test_numbers_from_a_sequence_are_detected(client: httpx.AsyncClient):
     await number_with_a_sequence()
     assert await skipped_events(client, page_reader) > 0

@@ -68,6 +68,7 @@ SEQUELS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("sequel", SEQUELS, ids=lambda one: f"{one.then.__name__}-{one.retried}")
 async def test_the_feed_is_right_wherever_the_url_is_found(

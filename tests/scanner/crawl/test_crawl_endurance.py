@@ -18,6 +18,7 @@ from tests.fixtures.documents import urlset_of
 from tests.fixtures.raw_server import Connection, RawServer, whole_answer
 from tests.fixtures.scans import ScanRecord, record_scan
 from tests.fixtures.site_server import SiteServer
+from tests.fixtures.timings import measured
 from tests.scanner.conftest import QUICK
 
 MIB = 1024 * 1024
@@ -108,9 +109,9 @@ async def test_harm_is_bounded_and_others_are_not_slowed(make_analyzer, answer, 
     assert outcome in code
     assert spent < seconds
     assert all(other.urls == URLS for other, _ in others)
-    assert max(time_taken for _, time_taken in others) < 2
+    measured(max(time_taken for _, time_taken in others), 2)
     lateness = sorted(late for late, _ in samples)
-    assert lateness[len(lateness) * 95 // 100] < 0.1
+    measured(lateness[len(lateness) * 95 // 100], 0.1)
     kept = sum(len(url) + 120 for url in record.urls)
     assert max(size for _, size in samples) - before - 2 * kept < 20 * MIB
 
@@ -121,7 +122,9 @@ async def test_a_robots_txt_full_of_rules_does_not_hold_up_the_event_loop(site, 
     lines = [f"disallow:*{a}*{b}*{c}*{d}\n" for a, b, c, d in product(letters, repeat=4)]
     site.pages["/robots.txt"] = ("User-agent: *\n" + "".join(lines))[: 500 * 1024]
     # On a busy machine, other processes hold it up too.
-    assert min([await longest_pause(make_analyzer(site.host_port), site) for _ in range(3)]) < 0.25
+    measured(
+        min([await longest_pause(make_analyzer(site.host_port), site) for _ in range(3)]), 0.25
+    )
 
 
 async def longest_pause(analyzer: SitemapAnalyzer, site: SiteServer) -> float:

@@ -6,6 +6,8 @@ import gc
 import tracemalloc
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from siteatlas.net.address import parse_url
 from siteatlas.scanner.crawl.document import CrawlCandidate
 from siteatlas.scanner.crawl.frontier import BLOCK_CHILDREN, CandidateQueue, Frontier
@@ -50,6 +52,7 @@ def test_children_may_come_while_others_are_taken():
     assert given == expected
 
 
+@pytest.mark.full
 def test_ten_thousand_waiting_children_take_little_memory():
     frontier = Frontier("a.example", max_documents=MANY, max_depth=5)
     frontier.add(child(0))

@@ -10,6 +10,7 @@ from siteatlas.scanner.reading.formats.elements import NAMESPACE, has_extreme_ta
 from siteatlas.text import clean_text
 from tests.fixtures.documents import FORMATS, read
 from tests.fixtures.reading_paths import ANNOUNCING
+from tests.fixtures.timings import measured
 
 MAX_SECONDS = 0.4
 LETTERS = "a" * 60_000
@@ -30,13 +31,13 @@ def test_a_document_that_repeats_the_start_of_a_pattern_takes_little_time(name: 
     content = HOSTILE[name].encode()
     started = time.process_time()
     read(content)
-    assert time.process_time() - started < MAX_SECONDS
+    measured(time.process_time() - started, MAX_SECONDS)
 
 
 def test_the_namespaces_of_a_text_are_found_in_little_time():
     started = time.process_time()
     assert NAMESPACE.findall(f"<a {XMLNS} xmlns:b = 'c'/>") == ["'c'"]
-    assert time.process_time() - started < MAX_SECONDS
+    measured(time.process_time() - started, MAX_SECONDS)
 
 
 @pytest.mark.parametrize("blank", [" ", "\t", "\n"])
@@ -51,4 +52,4 @@ def test_a_query_that_repeats_a_word_of_secrets_is_made_safe_in_little_time():
     started = time.process_time()
     assert clean_text(f"{query}=a&x=1") == f"{query}=***&x=1"
     assert clean_text(f"{query}/=a") == f"{query}/=a"
-    assert time.process_time() - started < MAX_SECONDS
+    measured(time.process_time() - started, MAX_SECONDS)

@@ -18,6 +18,7 @@ from siteatlas.scanner.discovery.robots import Rule, RuleSet, parse_robots
 from siteatlas.scanner.reading.decoding import Body
 from siteatlas.scanner.reading.entries import Tally
 from tests.fixtures.documents import ReadDocument, index_of, read, urlset
+from tests.fixtures.timings import measured
 
 SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 CUTS = st.lists(st.integers(0, 4000), max_size=8)
@@ -156,7 +157,7 @@ def test_a_broken_document_never_hangs_never_crashes_and_invents_no_url(content,
     broken = flipped(content, changes)
     started = time.perf_counter()
     document = read(split(broken, cuts), min_chunk_bytes=0)
-    assert time.perf_counter() - started < 2
+    measured(time.perf_counter() - started, 2)
     text = visible_text(broken)
     found = document.urls + [child.url for child in document.children]
     assert [url for url in found if url not in text] == []
@@ -234,4 +235,4 @@ def test_no_rule_takes_long():
     started = time.perf_counter()
     rule = Rule("/" + "*a" * 8000 + "b$", allow=False)
     assert RuleSet([rule]).match("/" + "a" * 2000) is None
-    assert time.perf_counter() - started < 0.5
+    measured(time.perf_counter() - started, 0.5)

@@ -85,6 +85,7 @@ async def test_a_batch_job_of_another_site_runs_beside_many_interactive_ones_of_
     assert (await job_of(batch.id)).status == "completed"
 
 
+@pytest.mark.full
 async def test_another_worker_takes_jobs_that_were_put_back():
     async with (
         flooded(60, Priority.BATCH) as (consumer, hosts),
@@ -95,6 +96,7 @@ async def test_another_worker_takes_jobs_that_were_put_back():
     assert held[0].isdisjoint(held[1])
 
 
+@pytest.mark.full
 async def test_a_worker_does_not_poll_more_often_while_it_can_only_put_jobs_back():
     async with flooded(60, Priority.BATCH) as (consumer, _):
         polls = 0
@@ -110,6 +112,7 @@ async def test_a_worker_does_not_poll_more_often_while_it_can_only_put_jobs_back
     assert polls <= 6
 
 
+@pytest.mark.full
 async def test_all_jobs_of_a_site_are_run_in_the_end():
     async with SiteOfManyAddresses({"/robots.txt": ""}) as site:
         hosts = await submit_hosts(site, 8, Priority.BATCH)

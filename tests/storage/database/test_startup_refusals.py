@@ -226,6 +226,7 @@ async def test_the_reason_of_a_refusal_is_reported(place: Place, name: str) -> N
     assert "p@ss" not in raised.value.message
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ACCEPTED)
 async def test_a_connection_as_it_was_asked_for_is_made(place: Place, name: str) -> None:
     front = ACCEPTED[name].get("front", "none")

@@ -70,6 +70,7 @@ async def test_a_crash_of_the_watchdog_ends_the_use_of_the_server(
     assert not is_running(data_dir)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", [["serve", "--port", "0"], ["worker"]])
 def test_a_process_whose_watchdog_crashes_shuts_down_gracefully(
     data_dir: Path, command: list[str]

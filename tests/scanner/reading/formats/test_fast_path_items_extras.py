@@ -232,6 +232,7 @@ def test_both_paths_give_the_same_whatever_is_in_the_wrong_place(text, insertion
     assert_same(fast, columns_of(text, cuts, fast=False, root=ANNOUNCING))
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_the_comparison_of_extras_is_about_documents_that_stay_on_the_fast_path():
     stayed = []

@@ -31,6 +31,7 @@ from tests.fixtures.embedded import (
     silent_server,
     start_client,
 )
+from tests.fixtures.timings import measured
 
 RELEASE_IN_FORKED_CHILD = HOLD_UNTIL_INPUT.replace(
     'print("ready"',
@@ -113,7 +114,7 @@ def test_a_second_process_joins_quickly_and_outlives_the_first(data_dir):
     second = silent_server(data_dir)
     began = time.perf_counter()
     second.acquire()
-    assert time.perf_counter() - began < 0.25
+    measured(time.perf_counter() - began, 0.25)
     first.finish()
     assert is_running(data_dir)
     assert server_pid(data_dir) == pid
