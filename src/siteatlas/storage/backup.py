@@ -65,14 +65,9 @@ from siteatlas.storage.schema import (
 )
 from siteatlas.storage.session import Database
 
-FORMAT = 1
-MANIFEST = "manifest.json"
-END = "end.json"
 PART_BYTES = 4 * 2**20
 COPY_SECONDS = 86_400.0
 STANDARD_STREAM = "-"
-# What only running processes need.
-LEFT_OUT = frozenset({"workers", "rate_limits", "browser_sessions"})
 # For this transaction: no limits of time, and values in a form that every server reads alike.
 SESSION_SETTINGS = {
     "application_name": BACKUP_NAME,
@@ -109,7 +104,9 @@ async def write_backup(database: Database, file: BinaryIO) -> dict[str, int]:
 
 def backed_up_tables() -> list[Table]:
     """The tables of a backup, each behind those that it refers to."""
-    return [table for table in Base.metadata.sorted_tables if table.name not in LEFT_OUT]
+    # What only running processes need.
+    left_out = {"workers", "rate_limits", "browser_sessions"}
+    return [table for table in Base.metadata.sorted_tables if table.name not in left_out]
 
 
 async def _describe_tables(connection: AsyncConnection) -> Manifest:
@@ -351,12 +348,12 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """The first member of the archive."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode()
+        return json.dumps({"format": 1, **asdict(self)}, indent=1).encode()
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
         """Read the first member of the archive."""
-        if content["format"] != FORMAT:
+        if content["format"] != 1:
             raise BackupInvalid(
                 f"The backup has the format {content['format']}, which this version of Siteatlas "
                 "does not know. Restore it with the version that wrote it."
@@ -415,7 +412,7 @@ class ArchiveWriter:
         self._gzip = gzip.GzipFile("", "wb", 1, file, mtime=0)
         self._tar = tarfile.open(fileobj=self._gzip, mode="w|")  # noqa: SIM115 closed by finish
         self._rows: dict[str, int] = {}
-        self._add(MANIFEST, manifest.to_json())
+        self._add("manifest.json", manifest.to_json())
 
     def table(self, name: str) -> TableWriter:
         """Begin the rows of a table."""
@@ -427,7 +424,7 @@ class ArchiveWriter:
 
     def finish(self) -> dict[str, int]:
         """Write the end of the archive; returns the number of rows by table."""
-        self._add(END, json.dumps({"rows": self._rows}).encode())
+        self._add("end.json", json.dumps({"rows": self._rows}).encode())
         with _write_faults():
             self._tar.close()
             self._gzip.close()
@@ -479,7 +476,7 @@ class ArchiveReader:
                 fileobj=self._gzip, mode="r|"
             )
             self._next = self._tar.next()
-            self.manifest = Manifest.from_json(self._json(MANIFEST))
+            self.manifest = Manifest.from_json(self._json("manifest.json"))
 
     async def rows(self, table: str) -> AsyncIterator[bytes]:
         """What COPY wrote for this table, which must be the next one in the archive."""
@@ -491,7 +488,7 @@ class ArchiveReader:
     def finish(self) -> dict[str, int]:
         """Read the end of the archive, and so its checksum: the number of rows by table."""
         with _damage():
-            rows = {str(name): int(rows) for name, rows in self._json(END)["rows"].items()}
+            rows = {str(name): int(rows) for name, rows in self._json("end.json")["rows"].items()}
             # tarfile stops before the end of the file, where gzip compares the checksum.
             while self._gzip.read(PART_BYTES):
                 pass

@@ -60,11 +60,6 @@ POOL_WAIT_SECONDS = 10
 # server may have dropped them. An idle worker uses its connection every five seconds.
 CHECK_AFTER_SECONDS = 10
 
-RETURNED_AT = "returned_at"
-# Options of TLS that the driver takes from an address only, not as arguments.
-TLS_FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
-AWAY_CLASSES = ("08", "53", "57P", "58")
-
 
 def create_engine(
     url: str,
@@ -116,7 +111,7 @@ def _drop_unused_limits(connection: Any, _record: ConnectionPoolEntry) -> None:
 
 
 def _remember_return(_connection: Any, record: ConnectionPoolEntry) -> None:
-    record.info[RETURNED_AT] = time.monotonic()
+    record.info["returned_at"] = time.monotonic()
 
 
 def _require_working_connection(
@@ -127,7 +122,7 @@ def _require_working_connection(
     A server or a pooler that shuts down closes its connections, which shows without a query. The
     check of the pool itself (`pool_pre_ping`) takes three statements before each transaction.
     """
-    returned_at = record.info.get(RETURNED_AT)
+    returned_at = record.info.get("returned_at")
     if returned_at is None:
         return
     is_unused = time.monotonic() - returned_at > CHECK_AFTER_SECONDS
@@ -257,7 +252,9 @@ def tls_address(text: str) -> str | None:
     The files are read once, because the driver's own errors would not say which of them is wrong.
     """
     query = _split_database_url(text).query
-    names = (*TLS_FILES, "sslpassword", "ssl_min_protocol_version", "ssl_max_protocol_version")
+    # What the driver takes from an address only, not as arguments.
+    files = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
+    names = (*files, "sslpassword", "ssl_min_protocol_version", "ssl_max_protocol_version")
     given = {name: str(query[name]) for name in names if name in query}
     if not given:
         return None
@@ -266,24 +263,24 @@ def tls_address(text: str) -> str | None:
             "sslrootcert=system in DATABASE_URL is not supported. Name the file with the "
             "certificates, such as /etc/ssl/certs/ca-certificates.crt."
         )
-    _check_tls_files(given)
+    for name in files:
+        if name in given:
+            _check_readable(name, given[name])
+    _check_certificates(given)
     return f"postgresql:///?{urlencode(given)}"
 
 
-def _check_tls_files(given: Mapping[str, str]) -> None:
-    for name in TLS_FILES:
-        if name in given:
-            _check_readable(name, given[name])
+def _check_certificates(given: Mapping[str, str]) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    try:
-        for name in ("sslrootcert", "sslcrl"):
+    for name in ("sslrootcert", "sslcrl"):
+        try:
             if name in given:
                 context.load_verify_locations(cafile=given[name])
-    except ssl.SSLError as error:
-        raise ConfigurationError(
-            f"{name} in DATABASE_URL cannot be used: {given[name]} holds nothing of that kind in "
-            "PEM format."
-        ) from error
+        except ssl.SSLError as error:
+            raise ConfigurationError(
+                f"{name} in DATABASE_URL cannot be used: {given[name]} holds nothing of that kind "
+                "in PEM format."
+            ) from error
     if "sslcert" in given:
         _check_client_certificate(context, given)
 
@@ -307,42 +304,6 @@ def _check_client_certificate(context: ssl.SSLContext, given: Mapping[str, str])
             "sslcert and sslkey in DATABASE_URL cannot be used together: "
             f"{error.reason or 'the certificate or its key cannot be read'}."
         ) from error
-
-
-# The error for each SQLSTATE, or for a class of them (its first two characters).
-MEANINGS: dict[tuple[str, ...], type[DatabaseError]] = {
-    ("40001", "40P01", "55P03"): DatabaseBusy,  # serialization failure, deadlock, lock wait
-    ("57014",): DatabaseTimeout,
-    ("28", "3D"): DatabaseRefused,
-    ("42501",): DatabaseRightsMissing,
-    ("25006",): DatabaseReadOnly,
-    ("53100",): DatabaseFull,
-    ("53300",): DatabaseConnectionsExhausted,
-    ("42P01", "42703"): SchemaOutdated,  # a table or column that we know is not there
-}
-# Errors that share a SQLSTATE with others, or have none: the message decides. A pooler uses one
-# state, 08P01, for everything that it refuses.
-SPOKEN: tuple[tuple[re.Pattern[str], type[DatabaseError]], ...] = (
-    (re.compile("rejected SSL upgrade|SSL required|TLS required"), DatabaseTlsFailed),
-    (
-        re.compile("is not currently accepting connections|does not allow connections"),
-        DatabaseRefused,
-    ),
-    (re.compile("no more connections allowed|too many clients"), DatabaseConnectionsExhausted),
-    (
-        re.compile(
-            "authentication failed|login failed|login rejected|no such (?:user|database)"
-            '|not allowed to (?:login|connect)|(?:database|role) ".*" does not exist'
-        ),
-        DatabaseRefused,
-    ),
-)
-# Messages for the operator, with the server and the reason.
-LOCATED: dict[type[DatabaseError], str] = {
-    DatabaseUnavailable: "The database at {where} cannot be reached: {why}.",
-    DatabaseRefused: "The database at {where} denied access: {why}.",
-    DatabaseTlsFailed: "The TLS connection to the database at {where} failed: {why}.",
-}
 
 
 @contextmanager
@@ -373,20 +334,45 @@ def translated(error: Exception) -> SiteatlasError | None:
 
 
 def _meaning(error: Exception, first: BaseException) -> DatabaseError | None:
+    """The error for a SQLSTATE, or for the message where several errors share one or have none.
+
+    A pooler uses one state, 08P01, for everything that it refuses.
+    """
+    refused = (
+        "authentication failed|login failed|login rejected|no such (?:user|database)"
+        '|not allowed to (?:login|connect)|(?:database|role) ".*" does not exist'
+    )
+    spoken: tuple[tuple[str, type[DatabaseError]], ...] = (
+        ("rejected SSL upgrade|SSL required|TLS required", DatabaseTlsFailed),
+        ("is not currently accepting connections|does not allow connections", DatabaseRefused),
+        ("no more connections allowed|too many clients", DatabaseConnectionsExhausted),
+        (refused, DatabaseRefused),
+    )
     state = _sqlstate(error) if isinstance(error, DBAPIError) else ""
     if state in ("", "08P01", "55000") and (is_database_away(error) or state == "55000"):
-        for words, kind in SPOKEN:
-            if words.search(str(first)):
+        for words, kind in spoken:
+            if re.search(words, str(first)):
                 return kind()
     return meaning_of_state(state)
 
 
 def meaning_of_state(state: str) -> DatabaseError | None:
     """Our own error for a SQLSTATE; None if it stands for an invalid statement."""
-    for states, kind in MEANINGS.items():
+    # By state, or by a class of them (its first two characters).
+    meanings: dict[tuple[str, ...], type[DatabaseError]] = {
+        ("40001", "40P01", "55P03"): DatabaseBusy,  # serialization failure, deadlock, lock wait
+        ("57014",): DatabaseTimeout,
+        ("28", "3D"): DatabaseRefused,
+        ("42501",): DatabaseRightsMissing,
+        ("25006",): DatabaseReadOnly,
+        ("53100",): DatabaseFull,
+        ("53300",): DatabaseConnectionsExhausted,
+        ("42P01", "42703"): SchemaOutdated,  # a table or column that we know is not there
+    }
+    for states, kind in meanings.items():
         if state.startswith(states):
             return kind()
-    return DatabaseUnavailable() if state.startswith(AWAY_CLASSES) else None
+    return DatabaseUnavailable() if _means_away(state) else None
 
 
 def is_database_away(error: BaseException) -> bool:
@@ -398,7 +384,11 @@ def is_database_away(error: BaseException) -> bool:
         return True
     if not isinstance(error, DBAPIError):
         return False
-    return error.connection_invalidated or _sqlstate(error).startswith(AWAY_CLASSES)
+    return error.connection_invalidated or _means_away(_sqlstate(error))
+
+
+def _means_away(state: str) -> bool:
+    return state.startswith(("08", "53", "57P", "58"))
 
 
 def _sqlstate(error: DBAPIError) -> str:
@@ -421,9 +411,14 @@ def located_faults(url: str) -> Iterator[None]:
         yield
     except DatabaseUnavailable as error:
         kind = type(error)
-        if kind not in LOCATED or error.message != kind().message or error.__cause__ is None:
+        messages: dict[type[DatabaseError], str] = {
+            DatabaseUnavailable: "The database at {where} cannot be reached: {why}.",
+            DatabaseRefused: "The database at {where} denied access: {why}.",
+            DatabaseTlsFailed: "The TLS connection to the database at {where} failed: {why}.",
+        }
+        if kind not in messages or error.message != kind().message or error.__cause__ is None:
             raise
-        raise kind(LOCATED[kind].format(where=server_of(url), why=reason_of(error))) from error
+        raise kind(messages[kind].format(where=server_of(url), why=reason_of(error))) from error
 
 
 def server_of(url: str) -> str:

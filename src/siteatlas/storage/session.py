@@ -63,7 +63,6 @@ BACKGROUND_LIMITS = {
     "statement_timeout": "20s",
     "lock_timeout": "5s",
 }
-NOT_DURABLE = {"synchronous_commit": "off"}
 TRIES = 4
 FIRST_PAUSE = 0.02
 
@@ -117,7 +116,7 @@ async def get_background_session(
     a crash of the server, which a reconnecting pool hides from us. `statement_seconds`
     replaces the limit of 20 s for one statement.
     """
-    limits = dict(BACKGROUND_LIMITS if durable else BACKGROUND_LIMITS | NOT_DURABLE)
+    limits = _background_limits(durable=durable)
     if statement_seconds is not None:
         limits["statement_timeout"] = f"{statement_seconds}s"
     async with bound_database().session(limits) as session:
@@ -127,9 +126,12 @@ async def get_background_session(
 @asynccontextmanager
 async def get_queue_session(*, durable: bool = True) -> AsyncIterator[AsyncSession]:
     """A session for claims and leases, which have connections of their own."""
-    limits = BACKGROUND_LIMITS if durable else BACKGROUND_LIMITS | NOT_DURABLE
-    async with bound_database().queue.session(limits) as session:
+    async with bound_database().queue.session(_background_limits(durable=durable)) as session:
         yield session
+
+
+def _background_limits(*, durable: bool) -> dict[str, str]:
+    return BACKGROUND_LIMITS | ({} if durable else {"synchronous_commit": "off"})
 
 
 @asynccontextmanager

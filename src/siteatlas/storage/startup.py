@@ -26,7 +26,6 @@ from siteatlas.storage.schema import require_schema, upgrade_schema
 from siteatlas.storage.session import REQUEST_LIMITS, Database, bind_database, create_database
 
 LOOK_SECONDS = 2.0
-RETRY_SECONDS = 1.0
 
 log = get_logger("storage")
 
@@ -98,6 +97,7 @@ class DatabaseWait:
         self._began = time.monotonic()
         self._seconds = seconds
         self._next_message = 0.0
+        self._pause = 1.0
 
     async def until_answered(
         self, ask: Callable[[], Awaitable[None]], go_on: Callable[[], bool] | None
@@ -115,11 +115,11 @@ class DatabaseWait:
                 ):
                     raise
                 self._log(error)
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(self._pause)
 
     def _is_over(self) -> bool:
         """Whether the database must respond now: there is no time for another attempt."""
-        return time.monotonic() - self._began + RETRY_SECONDS > self._seconds
+        return time.monotonic() - self._began + self._pause > self._seconds
 
     def _log(self, error: DatabaseUnavailable) -> None:
         waited = time.monotonic() - self._began

