@@ -32,9 +32,7 @@ from siteatlas.api.context import ApiContext
 from siteatlas.api.limits import RequestBodyLimits, RequestHeadLimits
 from siteatlas.api.middleware import Compression, RequestBoundary, RequestMetrics
 from siteatlas.api.openapi import DESCRIPTION, TAGS
-from siteatlas.api.routers import domains as domain_imports
-from siteatlas.api.routers import scans as batches
-from siteatlas.api.routes import install_api, operation_id
+from siteatlas.api.routes import LARGER_BODIES, install_api, operation_id
 from siteatlas.logs import configure_logging
 from siteatlas.meters import watch_loop_lag
 from siteatlas.net.egress import EgressPolicy, self_check
@@ -46,8 +44,6 @@ from siteatlas.storage.startup import open_storage
 from siteatlas.web.pages.jobs import LARGER_FORMS
 from siteatlas.web.routes import install_web
 from siteatlas.web.templating import is_page
-
-LARGER_BODIES = batches.LARGER_BODIES | domain_imports.LARGER_BODIES | LARGER_FORMS
 
 
 def create_app(
@@ -111,7 +107,7 @@ def _middleware(settings: Settings, control: AccessControl) -> list[Middleware]:
         Middleware(RequestHeadLimits),
         *preflights(settings.cors_origins),
         Middleware(Authentication, control=control),
-        Middleware(RequestBodyLimits, larger=LARGER_BODIES, takes_forms=is_page),
+        Middleware(RequestBodyLimits, larger=LARGER_BODIES | LARGER_FORMS, takes_forms=is_page),
         Middleware(Compression),
     ]
 

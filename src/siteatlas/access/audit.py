@@ -12,17 +12,12 @@ import socket
 
 from starlette.types import Message, Scope, Send
 
-from siteatlas.access.identity import Identity, identity_of
+from siteatlas.access.identity import Identity, RequestKey, identity_of
 from siteatlas.access.origin import SAFE_METHODS
 from siteatlas.catalog.access import insert_audit_event
 from siteatlas.errors import SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.storage.session import AsyncConnection, AsyncSession, get_session
-
-# Where a request keeps what the trail needs to know of it.
-CLIENT_ADDRESS = "siteatlas.client_address"
-ERROR_CODE = "siteatlas.error_code"
-REQUEST_ID = "siteatlas.request_id"
 
 log = get_logger("access")
 
@@ -38,7 +33,7 @@ def audited(scope: Scope, send: Send) -> Send:
                 action=_action(scope),
                 target=_target(scope, message),
                 status=message["status"],
-                error_code=scope.get(ERROR_CODE),
+                error_code=scope.get(RequestKey.error_code),
             )
         await send(message)
 
@@ -71,12 +66,12 @@ async def record(
                 user_id=identity and identity.user_id,
                 user_name=identity and identity.name,
                 key_id=identity and identity.key_id,
-                address=scope.get(CLIENT_ADDRESS),
+                address=scope.get(RequestKey.client_address),
                 action=action,
                 target=target,
                 status=int(status),
                 error_code=error_code,
-                request_id=scope.get(REQUEST_ID),
+                request_id=scope.get(RequestKey.request_id),
             )
     except SiteatlasError as error:
         log.warning("audit_event_lost", action=action, target=target, error_code=error.code)

@@ -19,8 +19,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from siteatlas.access.audit import CLIENT_ADDRESS, audited, record
-from siteatlas.access.identity import IDENTITY, LOCAL_IDENTITY, Identity
+from siteatlas.access.audit import audited, record
+from siteatlas.access.identity import LOCAL_IDENTITY, Identity, RequestKey
 from siteatlas.access.keys import (
     Installation,
     check_key,
@@ -114,9 +114,9 @@ class Authentication:
             control.front.check(scope)
         else:
             control.local.check(scope)
-        scope[CLIENT_ADDRESS] = control.front.proxies.client_address(scope)
+        scope[RequestKey.client_address] = control.front.proxies.client_address(scope)
         if not is_public:
-            scope[IDENTITY] = await identify_sender(scope, control, is_closed=closed)
+            scope[RequestKey.identity] = await identify_sender(scope, control, is_closed=closed)
 
     async def _is_closed(self, *, is_public: bool) -> bool:
         installation = self._control.installation
@@ -170,7 +170,7 @@ async def identify_by_key(text: str, scope: Scope, limits: AccessLimits) -> Iden
         async with get_autocommit_session() as session:
             stored = check_key(await find_key(session, key.id), key)
     except KeyInvalid as error:
-        await limits.count_failed_login(scope[CLIENT_ADDRESS])
+        await limits.count_failed_login(scope[RequestKey.client_address])
         await record(
             scope,
             None,
@@ -241,7 +241,7 @@ async def log_in(request: Request) -> Response:
     except AccessError as error:
         parameters = urlencode({"error": error.code, "next": destination})
         return RedirectResponse(f"{LOGIN}?{parameters}", status_code=303)
-    request.scope[IDENTITY] = identity
+    request.scope[RequestKey.identity] = identity
     response = RedirectResponse(destination, status_code=303)
     is_tls = control.front.uses_tls(request.scope)
     set_session_cookie(response, await open_session(identity), is_tls=is_tls)
@@ -266,7 +266,7 @@ async def _end(request: Request, control: AccessControl, token: str, *, everywhe
         identity = await identify_sender(request.scope, control, is_closed=True)
     except KeyRequired:
         return
-    request.scope[IDENTITY] = identity
+    request.scope[RequestKey.identity] = identity
     if everywhere:
         await end_all_sessions(identity)
     await end_session(token)

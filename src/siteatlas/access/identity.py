@@ -20,9 +20,19 @@ from siteatlas.access.keys import ALL_SCOPES, Scope
 from siteatlas.errors import KeyRequired, NotOwner
 from siteatlas.storage.models import LOCAL_USER_ID, Domain
 
-IDENTITY = "siteatlas.identity"
-
 OwnerCheck = Callable[[UUID, bool], None]
+
+
+class RequestKey:
+    """Where the layers around the routes leave what they know of a request, in its ASGI scope."""
+
+    identity = "siteatlas.identity"
+    client_address = "siteatlas.client_address"
+    request_id = "siteatlas.request_id"
+    error_code = "siteatlas.error_code"
+    # Set for a HEAD request, which routes see as GET.
+    head_only = "siteatlas.head_only"
+    parsed_body = "siteatlas.parsed_body"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,7 @@ LOCAL_IDENTITY = Identity(LOCAL_USER_ID, "local", ALL_SCOPES, is_local=True)
 
 def identity_of(scope: AsgiScope) -> Identity | None:
     """The identity of a request; None for a public route without a login."""
-    identity: Identity | None = scope.get(IDENTITY)
+    identity: Identity | None = scope.get(RequestKey.identity)
     return identity
 
 

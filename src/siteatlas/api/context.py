@@ -38,15 +38,20 @@ from siteatlas.storage.session import (
     session_dependency,
 )
 
+NO_WORKER = "No worker has been seen for a minute. Start one with: siteatlas worker"
+STATUS_PATH = "/api/v3/sitemap/status/{job_id}"
+
+AnswerT = TypeVar("AnswerT")
+
+log = get_logger("api")
+
 
 async def _request_transaction() -> AsyncIterator[AsyncSession]:
-    """Dependency of routes: a session in a transaction that lasts as long as the handler."""
     async with get_session() as session, session.begin():
         yield session
 
 
 async def _request_autocommit_session() -> AsyncIterator[AutocommitSession]:
-    """Dependency of routes: an autocommit session, for a single statement."""
     async with get_autocommit_session() as session:
         yield session
 
@@ -61,19 +66,14 @@ SingleReadSession = Annotated[
 ]
 
 
-# Prometheus and load balancers time out after about ten seconds and must learn of an outage.
-PROBE_SECONDS = 3.0
-
-AnswerT = TypeVar("AnswerT")
-
-
 class DatabaseProbe(Generic[AnswerT]):
     """One query, sent in its own transaction; requests that come while it runs share it."""
 
     def __init__(
         self,
         query: Callable[[AsyncSession], Awaitable[AnswerT]],
-        seconds: float = PROBE_SECONDS,
+        # Prometheus and load balancers give up after about ten seconds and must learn of an outage.
+        seconds: float = 3.0,
     ) -> None:
         self._query = query
         self._seconds = seconds
@@ -89,31 +89,22 @@ class DatabaseProbe(Generic[AnswerT]):
             ) from error
 
     async def _run_query(self) -> AnswerT:
-        """Run the query for all requests that wait for it, in its own transaction."""
         async with get_session() as session, session.begin():
             return await self._query(session)
-
-
-POLL_SECONDS = 0.5
-# Each of them occupies a connection of the service.
-CONNECTIONS_PER_WAITING_REQUEST = 5
-MAX_WAITING = 100
-USERS_TO_FILL_QUOTA = 4
-
-log = get_logger("api")
 
 
 def waiting_quota(max_connections: int) -> Quota:
     """The requests that may wait in a service with so many connections, and a user's share."""
     connections = connection_limit(max_connections)
-    total = max(1, min(MAX_WAITING, connections // CONNECTIONS_PER_WAITING_REQUEST))
-    return Quota(total, per_user=max(1, total // USERS_TO_FILL_QUOTA))
+    # Each of them occupies a connection of the service.
+    total = max(1, min(100, connections // 5))
+    return Quota(total, per_user=max(1, total // 4))
 
 
 class FeedWatcher:
     """The head of the feed as this process last saw it, polled while a request waits."""
 
-    def __init__(self, quota: Quota, poll_seconds: float = POLL_SECONDS) -> None:
+    def __init__(self, quota: Quota, poll_seconds: float = 0.5) -> None:
         self._quota = quota
         self._poll_seconds = poll_seconds
         self._seq = -1
@@ -149,7 +140,6 @@ class FeedWatcher:
         self._wake_all()
 
     async def _next_move(self) -> None:
-        """Wait for the next change of the head; the first to wait starts the poll."""
         if self._polling is None or self._polling.done():
             self._polling = asyncio.create_task(self._poll(), name="feed head")
         await self._moved.wait()
@@ -169,16 +159,8 @@ class FeedWatcher:
             await asyncio.sleep(self._poll_seconds)
 
     def _wake_all(self) -> None:
-        """Wake all who wait, once."""
         self._moved.set()
         self._moved = asyncio.Event()
-
-
-NO_WORKER = "No worker has been seen for a minute. Start one with: siteatlas worker"
-STATUS_PATH = "/api/v3/sitemap/status/{job_id}"
-TRUSTED_SECONDS = 10.0
-# More than the server gives a statement of a request, so that its error comes first.
-TOTALS_SECONDS = 12.0
 
 
 @dataclass(slots=True)
@@ -203,7 +185,8 @@ class ApiContext:
         ended_jobs = EndedJobs()
         self.database_state = DatabaseProbe(database_state)
         self.queue_load = DatabaseProbe(lambda session: queue_load(session, ended_jobs))
-        self.problem_totals = DatabaseProbe(ProblemTotals().read, TOTALS_SECONDS)
+        # More than the server gives a statement of a request, so that its error comes first.
+        self.problem_totals = DatabaseProbe(ProblemTotals().read, 12.0)
 
     @property
     def scheduler_has_ended(self) -> bool:
@@ -235,7 +218,7 @@ class ApiContext:
             return True
         alive = await any_worker_alive(session)
         if alive:
-            self._worker_seen_until = time.monotonic() + TRUSTED_SECONDS
+            self._worker_seen_until = time.monotonic() + 10.0
         return alive
 
 

@@ -1,4 +1,4 @@
-"""Limits of a request body: size, time, content type, strict JSON.
+"""Limits of a request: the size of its head; size, time, content type and strict JSON of its body.
 
 The body is parsed here and nowhere else: routes of the class `ParsedBodyRoute` get its value.
 """
@@ -15,6 +15,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from siteatlas.access.identity import RequestKey
 from siteatlas.aio import fair_loop
 from siteatlas.errors import (
     BodyTooSlow,
@@ -29,10 +30,11 @@ from siteatlas.errors import (
 
 KIB = 1024
 MAX_TARGET_BYTES = 8 * KIB
-MAX_PARAMETERS = 64
-MAX_HEADERS = 100
 MAX_HEADER_BYTES = 32 * KIB
-LENGTHS = {b"content-length", b"transfer-encoding"}
+BODY_BYTES = 16 * KIB
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+NAME_END = re.compile(rb'"[ \t\r\n]*:')
+JSON_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 class RequestHeadLimits:
@@ -49,32 +51,22 @@ class RequestHeadLimits:
 
 
 def _check_request_headers(headers: list[tuple[bytes, bytes]]) -> None:
-    """Refuse a request whose header fields are too many, too large or contradictory."""
-    if len(headers) > MAX_HEADERS:
+    if len(headers) > 100:
         raise HeadersTooLarge
     if sum(len(name) + len(value) for name, value in headers) > MAX_HEADER_BYTES:
         raise HeadersTooLarge
-    if LENGTHS.issubset(name for name, _ in headers):
+    if {b"content-length", b"transfer-encoding"}.issubset(name for name, _ in headers):
         raise LengthAmbiguous
 
 
 def _check_request_target(scope: Scope) -> None:
-    """Refuse a request whose path and query are too long or have too many parameters."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope.get("query_string", b"")
     if len(path) + len(query) > MAX_TARGET_BYTES:
         raise TargetTooLong
     # The framework looks through all parameters for each one that it does not know.
-    if query.count(b"&") >= MAX_PARAMETERS:
+    if query.count(b"&") >= 64:
         raise TooManyParameters
-
-
-BODY_BYTES = 16 * KIB
-BODY_SECONDS = 10.0
-PARSED_BODY = "siteatlas.parsed_body"
-JSON, FORM = "application/json", "application/x-www-form-urlencoded"
-NAME_END = re.compile(rb'"[ \t\r\n]*:')
-JSON_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 class ClientGone(Exception):
@@ -96,7 +88,7 @@ class RequestBodyLimits:
         *,
         larger: Mapping[str, int],
         takes_forms: Callable[[str], bool] = lambda _path: False,
-        seconds: float = BODY_SECONDS,
+        seconds: float = 10.0,
     ) -> None:
         self._app = app
         self._larger = larger
@@ -125,19 +117,17 @@ class RequestBodyLimits:
     def _parse(self, scope: Scope, content_type: bytes, body: bytes) -> None:
         """Parse the body of a request for data; that of a form is left to its page."""
         if not self._takes_forms(scope["path"]):
-            scope[PARSED_BODY] = _parse(content_type, body)
+            scope[RequestKey.parsed_body] = _parse(content_type, body)
         elif _media_type(content_type) != FORM:
             raise MediaTypeUnsupported
 
 
 def _check_announced(length: bytes | None, limit: int) -> None:
-    """Refuse a request whose `Content-Length` is invalid or exceeds the limit of the body."""
     if length is not None and (not length.isdigit() or int(length[:20]) > limit):
         raise PayloadTooLarge
 
 
 async def _read_body(receive: Receive, limit: int) -> bytes:
-    """Read the whole request body; PayloadTooLarge as soon as it exceeds the limit in bytes."""
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -154,18 +144,15 @@ async def _read_body(receive: Receive, limit: int) -> bytes:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """A channel that returns the body once and then continues with the real one."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
-        """ASGI `receive` that starts with the request body that was already read."""
         return waiting.pop() if waiting else await receive()
 
     return replay
 
 
 def _parse(content_type: bytes, body: bytes) -> object:
-    """Parse a request body as strict JSON; refuse other content types and repeated fields."""
     if _media_type(content_type) != JSON:
         raise MediaTypeUnsupported
     try:
@@ -178,7 +165,6 @@ def _parse(content_type: bytes, body: bytes) -> object:
 
 
 def _media_type(content_type: bytes) -> str:
-    """The media type in a `Content-Type` header, without its parameters."""
     header = HeaderMessage()
     header["content-type"] = content_type.decode("latin-1")
     return header.get_content_type()
@@ -195,7 +181,6 @@ def _names_twice(body: bytes, value: object) -> bool:
 
 
 def _members_kept(value: object) -> int:
-    """How many fields are left in the value, where the last of equal names replaced the others."""
     count = 0
     waiting = [value]
     while waiting:
@@ -210,8 +195,11 @@ def _members_kept(value: object) -> int:
 
 class _ParsedRequest(Request):
     async def json(self) -> object:
-        """The request body for FastAPI, as the limits middleware has already parsed it."""
-        return self.scope[PARSED_BODY] if PARSED_BODY in self.scope else await super().json()
+        return (
+            self.scope[RequestKey.parsed_body]
+            if RequestKey.parsed_body in self.scope
+            else await super().json()
+        )
 
 
 class ParsedBodyRoute(APIRoute):
@@ -222,7 +210,6 @@ class ParsedBodyRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_parsed(request: Request) -> Response:
-            """Handle a request with the body that the middleware has parsed."""
             return await handle(_ParsedRequest(request.scope, request.receive))
 
         return handle_parsed

@@ -13,8 +13,6 @@ from siteatlas.access.limits import marked_routes
 from siteatlas.api.problems import MEDIA_TYPE, Problem
 
 REF = "#/components/schemas/{model}"
-PROBLEM_REF = {"$ref": REF.format(model=Problem.__name__)}
-EVERYWHERE = (400, 401, 403, 408, 413, 414, 415, 422, 429, 431, 500, 503)
 DESCRIPTION = (
     "Finds the sitemaps of any site, stores every URL, and rescans the site on a schedule."
 )
@@ -37,43 +35,33 @@ LOCATION: dict[str, Any] = {
         }
     }
 }
-RETRY_AFTER = {
-    "Retry-After": {
-        "description": "Number of seconds to wait before the next request.",
-        "schema": {"type": "integer", "minimum": 1, "maximum": 3600},
-    }
-}
-CHALLENGE = {
-    "WWW-Authenticate": {
-        "description": "How to authenticate: with an access key as a bearer token.",
-        "schema": {"type": "string", "maxLength": 200},
-    }
-}
-KEY_SCHEME = "key"
-SECURITY_SCHEMES = {
-    KEY_SCHEME: {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "An access key. Before the first one was made, none is needed.",
-    }
-}
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problem responses of a route, including the ones that every route has."""
-    return {status: _problem_declaration(status) for status in sorted({*statuses, *EVERYWHERE})}
+    everywhere = {400, 401, 403, 408, 413, 414, 415, 422, 429, 431, 500, 503}
+    return {status: _problem_declaration(status) for status in sorted(everywhere.union(statuses))}
 
 
 def _problem_declaration(status: int) -> dict[str, Any]:
-    """The OpenAPI response object for problem details with this status."""
     declared: dict[str, Any] = {
         "description": HTTPStatus(status).phrase,
-        "content": {MEDIA_TYPE: {"schema": PROBLEM_REF}},
+        "content": {MEDIA_TYPE: {"schema": {"$ref": REF.format(model=Problem.__name__)}}},
     }
     if status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}:
-        declared["headers"] = RETRY_AFTER
+        declared["headers"] = {
+            "Retry-After": {
+                "description": "Number of seconds to wait before the next request.",
+                "schema": {"type": "integer", "minimum": 1, "maximum": 3600},
+            }
+        }
     if status == HTTPStatus.UNAUTHORIZED:
-        declared["headers"] = CHALLENGE
+        declared["headers"] = {
+            "WWW-Authenticate": {
+                "description": "How to authenticate: with an access key as a bearer token.",
+                "schema": {"type": "string", "maxLength": 200},
+            }
+        }
     return declared
 
 
@@ -81,7 +69,6 @@ def openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
     """The function that generates the OpenAPI document of an application, once."""
 
     def make() -> dict[str, Any]:
-        """Generate the OpenAPI document, or return it if that has been done."""
         if app.openapi_schema is None:
             document = get_openapi(
                 title=app.title,
@@ -94,7 +81,13 @@ def openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
             shape = Problem.model_json_schema(ref_template=REF, mode="serialization")
             shapes |= shape.pop("$defs")
             shapes[Problem.__name__] = shape
-            document["components"]["securitySchemes"] = SECURITY_SCHEMES
+            document["components"]["securitySchemes"] = {
+                "key": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An access key. Before the first one was made, none is needed.",
+                }
+            }
             _declare_access(document["paths"], app)
             app.openapi_schema = document
         return app.openapi_schema
@@ -103,11 +96,10 @@ def openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
 
 
 def _declare_access(paths: dict[str, Any], app: FastAPI) -> None:
-    """Add to each operation that it needs a key, unless everyone may call it."""
     for route in marked_routes(app):
         for method in route.methods & {name.upper() for name in paths.get(route.path, ())}:
             (mark,) = route.marks
             operation = paths[route.path][method.lower()]
-            operation["security"] = [] if mark.scope is None else [{KEY_SCHEME: []}]
+            operation["security"] = [] if mark.scope is None else [{"key": []}]
             if mark.scope is not None:
                 operation["x-scope"] = mark.scope.value

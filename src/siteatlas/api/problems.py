@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.routing import Match
 from starlette.types import Scope
 
+from siteatlas.access.identity import RequestKey
 from siteatlas.api.schemas.base import (
     AnswerShape,
     Count,
@@ -47,17 +48,9 @@ from siteatlas.errors import (
 from siteatlas.logs import get_logger
 
 MEDIA_TYPE = "application/problem+json"
-RETRY_SECONDS = "5"
 CHALLENGE = 'Bearer realm="siteatlas"'
 MAX_FIELD_ERRORS = 100
 MAX_POINTER_CHARS = 200
-REQUEST_ID = "siteatlas.request_id"
-# Set in the scope of a HEAD request, which routes see as GET.
-HEAD_ONLY = "siteatlas.head_only"
-ERROR_CODE = "siteatlas.error_code"
-# The attribute of `app.state` that renders problem details as a page, if there are pages.
-ERROR_PAGE = "error_page"
-METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 log = get_logger("api")
 
@@ -87,9 +80,8 @@ def problem(
 
 
 def _problem_headers(error: SiteatlasError) -> dict[str, str]:
-    """The headers of the response for an error, such as `Retry-After`."""
     if isinstance(error, (DatabaseError, TooManyConnections)):
-        return {"Retry-After": RETRY_SECONDS}
+        return {"Retry-After": "5"}
     if isinstance(error, TooManyRequests):
         return {"Retry-After": str(max(1, math.ceil(error.retry_after)))}
     if isinstance(error, (KeyRequired, ScopeMissing)):
@@ -99,7 +91,6 @@ def _problem_headers(error: SiteatlasError) -> dict[str, str]:
 
 
 def _challenge(error: SiteatlasError) -> str:
-    """The `WWW-Authenticate` header as RFC 6750 describes it."""
     if isinstance(error, ScopeMissing):
         return f'{CHALLENGE}, error="insufficient_scope", scope="{error.scope}"'
     return f'{CHALLENGE}, error="invalid_token"' if isinstance(error, KeyInvalid) else CHALLENGE
@@ -119,7 +110,6 @@ def install_problem_handlers(app: FastAPI) -> None:
 
 
 async def _on_own_error(request: Request, error: Exception) -> Response:
-    """Exception handler: problem details for an error of our own classes."""
     assert isinstance(error, SiteatlasError)
     if isinstance(error, ConfigurationError) or error.http_status == SiteatlasError.http_status:
         raise error
@@ -129,7 +119,6 @@ async def _on_own_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_field_refused(request: Request, error: Exception) -> Response:
-    """Exception handler: problem details that point to the refused fields."""
     assert isinstance(error, FieldRefused)
     errors = [_field_error(pointer, e.code, e.message) for pointer, e in error.faults]
     first = error.faults[0][1]
@@ -138,7 +127,6 @@ async def _on_field_refused(request: Request, error: Exception) -> Response:
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
-    """Exception handler: problem details for a request that fails FastAPI's validation."""
     assert isinstance(error, RequestValidationError)
     errors = [
         _field_error(_pointer(loc[1:]), fault["type"], fault["msg"], place=str(loc[0]))
@@ -149,7 +137,6 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
-    """Exception handler: problem details for an HTTP error of the framework, such as 404 or 405."""
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.NOT_FOUND:
         return problem(request.scope, NotFoundError())
@@ -170,6 +157,7 @@ def allowed_methods(request: Request) -> list[str]:
     Of a path that is also a name, such as `/api/v3/domains/import`, those of the path.
     """
     scope = {key: request.scope[key] for key in ("type", "path", "headers", "root_path")}
+    methods = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
     named = {
         method
         for context in iter_route_contexts(request.app.routes)
@@ -177,10 +165,10 @@ def allowed_methods(request: Request) -> list[str]:
         for method in context.methods or ()
     }
     if named:
-        return [method for method in METHODS if method in named]
+        return [method for method in methods if method in named]
     return [
         method
-        for method in METHODS
+        for method in methods
         if any(
             route.matches({**scope, "method": method})[0] is Match.FULL
             for route in request.app.router.routes
@@ -189,15 +177,13 @@ def allowed_methods(request: Request) -> list[str]:
 
 
 def _problem_body(scope: Scope, kind: type[SiteatlasError], detail: str) -> dict[str, Any]:
-    """The problem details for an error of our own classes."""
     return _problem_details(scope, kind.http_status, kind.code, title=kind().message, detail=detail)
 
 
 def _problem_details(
     scope: Scope, status: int, code: str, *, title: str, detail: str
 ) -> dict[str, Any]:
-    """The members of RFC 9457 and our own; also sets the error code of the request."""
-    scope[ERROR_CODE] = code
+    scope[RequestKey.error_code] = code
     return {
         "type": f"urn:siteatlas:error:{code}",
         "title": title,
@@ -205,15 +191,15 @@ def _problem_details(
         "detail": detail,
         "instance": bytes(scope.get("raw_path") or b"/").decode("ascii", "replace"),
         "code": code,
-        "request_id": scope.get(REQUEST_ID),
+        "request_id": scope.get(RequestKey.request_id),
     }
 
 
 def _problem_response(
     scope: Scope, body: Mapping[str, Any], headers: Mapping[str, str]
 ) -> Response:
-    """The HTTP response that carries problem details: a page for browsers, JSON for programs."""
-    render = getattr(scope["app"].state, ERROR_PAGE, None) if "app" in scope else None
+    # The pages, if there are any, show a problem to a browser; programs get JSON.
+    render = getattr(scope["app"].state, "error_page", None) if "app" in scope else None
     if render is not None and _accepts_html(scope):
         return Response(
             render(scope, body), body["status"], headers=dict(headers), media_type="text/html"
@@ -223,47 +209,21 @@ def _problem_response(
 
 
 def _accepts_html(scope: Scope) -> bool:
-    """Whether the client names HTML among what it accepts, as browsers do that open a page."""
     return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
 
 
 def _field_error(pointer: str, code: str, message: str, place: str = "body") -> dict[str, str]:
-    """One item of `errors` in the problem details: what is wrong with one field."""
     return {"in": place, "pointer": pointer, "code": code, "message": message}
 
 
 def _pointer(steps: Sequence[str | int]) -> str:
-    """A JSON pointer into the part of the request that holds the value."""
     path = "".join(f"/{_escape_pointer_step(step)}" for step in steps)
     return f"#{path}"[:MAX_POINTER_CHARS]
 
 
 def _escape_pointer_step(step: str | int) -> str:
-    """A step of a JSON pointer, escaped as RFC 6901 requires."""
     text = str(step).encode("utf-8", "replace").decode()
     return text.replace("~", "~0").replace("/", "~1")
-
-
-NOT_FOUND = {
-    "type": "urn:siteatlas:error:job_not_found",
-    "title": "There is no job with this id.",
-    "status": 404,
-    "detail": "There is no job with this id.",
-    "instance": "/api/v3/jobs/42",
-    "code": "job_not_found",
-    "request_id": "5f0c1f6f4c1e4a0e9b7c2d1a8e6f3b90",
-}
-INVALID = NOT_FOUND | {
-    "type": "urn:siteatlas:error:input_invalid",
-    "title": "The request contains an invalid value.",
-    "status": 422,
-    "detail": "The request contains an invalid value.",
-    "instance": "/api/v3/sitemap/scan",
-    "code": "input_invalid",
-    "errors": [
-        {"in": "body", "pointer": "#/base_url", "code": "missing", "message": "Field required"}
-    ],
-}
 
 
 class FieldProblem(AnswerShape):
@@ -280,7 +240,36 @@ class FieldProblem(AnswerShape):
 class Problem(AnswerShape):
     """Why a request failed; `code` is stable, `title` and `detail` are for people."""
 
-    model_config = ConfigDict(json_schema_extra=examples(NOT_FOUND, INVALID))
+    model_config = ConfigDict(
+        json_schema_extra=examples(
+            {
+                "type": "urn:siteatlas:error:job_not_found",
+                "title": "There is no job with this id.",
+                "status": 404,
+                "detail": "There is no job with this id.",
+                "instance": "/api/v3/jobs/42",
+                "code": "job_not_found",
+                "request_id": "5f0c1f6f4c1e4a0e9b7c2d1a8e6f3b90",
+            },
+            {
+                "type": "urn:siteatlas:error:input_invalid",
+                "title": "The request contains an invalid value.",
+                "status": 422,
+                "detail": "The request contains an invalid value.",
+                "instance": "/api/v3/sitemap/scan",
+                "code": "input_invalid",
+                "request_id": "5f0c1f6f4c1e4a0e9b7c2d1a8e6f3b90",
+                "errors": [
+                    {
+                        "in": "body",
+                        "pointer": "#/base_url",
+                        "code": "missing",
+                        "message": "Field required",
+                    }
+                ],
+            },
+        )
+    )
 
     type: Line
     title: Line

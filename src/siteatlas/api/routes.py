@@ -7,6 +7,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from siteatlas.access.limits import READ
+from siteatlas.api.limits import KIB
 from siteatlas.api.openapi import openapi_of
 from siteatlas.api.problems import install_problem_handlers
 from siteatlas.api.routers import (
@@ -37,6 +38,8 @@ ROUTERS = (
     keys.audit_router,
     health.router,
 )
+# The bytes that the body of a request to these paths may have.
+LARGER_BODIES = {"/api/v3/sitemap/batch/create": 1024 * KIB, "/api/v3/domains/import": 2048 * KIB}
 
 
 def operation_id(route: APIRoute) -> str:

@@ -1,4 +1,8 @@
-"""The change feed: what was added, changed and removed, of all sites or of one."""
+"""The change feed: what was added, changed and removed, of all sites or of one.
+
+Programs read pages, as JSON or JSON Lines, and may wait for the next event; feed readers get the
+newest events as Atom.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +44,8 @@ from siteatlas.catalog.domains import find_domain_view
 from siteatlas.catalog.publications import PublishedEvent, latest_changes
 from siteatlas.storage.session import get_snapshot_session
 
-MEDIA_TYPE = "application/atom+xml"
-# The time of a feed without entries, which must have one.
-NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-INCOMPLETE = "Incomplete: not all events could be read. The change feed contains all of them."
-MAX_VALUE_CHARS = 200
-URL_CHARS = "%/:?#[]@!$&'()*,;=+-._~"
+ATOM = "application/atom+xml"
+JSON_LINES = "application/jsonl"
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -63,16 +63,22 @@ class AtomFeed:
 
     def document(self) -> bytes:
         """The Atom document."""
-        updated = max((found.published_at for found in self.events), default=NEVER)
+        # A feed without entries must have a time, too.
+        never = datetime(1970, 1, 1, tzinfo=UTC)
+        updated = max((found.published_at for found in self.events), default=never)
+        incomplete = (
+            "<subtitle>Incomplete: not all events could be read. "
+            "The change feed contains all of them.</subtitle>"
+        )
         lines = [
             '<?xml version="1.0" encoding="utf-8"?>',
             '<feed xmlns="http://www.w3.org/2005/Atom">',
             f"<id>urn:siteatlas:{self.feed_id}:{_text(quote(self.name))}</id>",
             f"<title>{_text(self.title)}</title>",
-            *([] if self.is_complete else [f"<subtitle>{INCOMPLETE}</subtitle>"]),
+            *([] if self.is_complete else [incomplete]),
             f"<updated>{_time(updated)}</updated>",
             "<author><name>Siteatlas</name></author>",
-            _link("self", self.address, MEDIA_TYPE),
+            _link("self", self.address, ATOM),
         ]
         for found in self.events:
             lines += self._entry(found.event, found.published_at)
@@ -80,7 +86,6 @@ class AtomFeed:
         return "\n".join(lines).encode()
 
     def _entry(self, event: ChangeView, published_at: datetime) -> Iterator[str]:
-        """The lines of one entry of the Atom document."""
         changes = f"{self.base}/api/v3/domains/{quote(event.domain)}/changes?after={event.seq - 1}"
         about = event.url or event.sitemap
         details = "\n".join(_details(event))
@@ -96,7 +101,6 @@ class AtomFeed:
 
 
 def _details(event: ChangeView) -> Iterable[str]:
-    """What an entry of the Atom document says of its event, a line each."""
     yield f"Site: {event.domain}"
     if event.sitemap is not None:
         yield f"Sitemap: {event.sitemap}"
@@ -110,33 +114,29 @@ def _details(event: ChangeView) -> Iterable[str]:
 
 
 def _shortened(value: object) -> str:
-    """A listed value in the details of an entry; extras may be long."""
     text = str(value)
-    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}…"
+    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def _link(relation: str, address: str, media_type: str | None = None) -> str:
-    """A link of the Atom document; its address is percent-encoded where that is missing."""
     kind = "" if media_type is None else f' type="{media_type}"'
-    href = quoteattr(quote(address, safe=URL_CHARS))
+    href = quoteattr(quote(address, safe="%/:?#[]@!$&'()*,;=+-._~"))
     return f'<link rel="{relation}"{kind} href={href}/>'
 
 
 def _text(text: str) -> str:
-    """A text of the Atom document, without characters that XML cannot hold."""
     return escape(NOT_IN_XML.sub("\ufffd", text))
 
 
 def _time(moment: datetime) -> str:
-    """A time of the Atom document."""
     return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-DESCRIBED_ATOM: dict[int | str, dict[str, Any]] = {
+_atom_responses: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The newest 100 events as an Atom feed, newest publication first; a "
         "`subtitle` says if some of them may be missing.",
-        "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+        "content": {ATOM: {"schema": {"type": "string", "format": "binary"}}},
         "headers": {
             "ETag": {
                 "description": "Changes with the next publication: send it as `If-None-Match`. "
@@ -156,7 +156,7 @@ router = APIRouter(tags=["changes"])
     dependencies=[READ],
     summary="Read the newest changes as an Atom feed",
     response_class=Response,
-    responses={**DESCRIBED_ATOM, **problems()},
+    responses={**_atom_responses, **problems()},
 )
 async def get_changes_atom(query: Annotated[AllAtomQuery, Query()], request: Request) -> Response:
     """The newest events of all sites, for feed readers. Programs should read the change feed."""
@@ -168,7 +168,7 @@ async def get_changes_atom(query: Annotated[AllAtomQuery, Query()], request: Req
     dependencies=[READ],
     summary="Read the newest changes of a site as an Atom feed",
     response_class=Response,
-    responses={**DESCRIBED_ATOM, **problems(404)},
+    responses={**_atom_responses, **problems(404)},
 )
 async def get_domain_changes_atom(
     domain: DomainName, query: Annotated[AtomQuery, Query()], request: Request
@@ -180,7 +180,6 @@ async def get_domain_changes_atom(
 async def _atom_response(
     domain: str | None, query: AtomQuery, request: Request, tag: str | None = None
 ) -> Response:
-    """The Atom feed; 304, without reading an event, if nothing was published since."""
     async with get_snapshot_session() as session:
         site = None if domain is None else await find_domain_view(session, domain)
         head = await read_head(session)
@@ -199,7 +198,7 @@ async def _atom_response(
         events=latest.events,
         is_complete=latest.is_complete,
     )
-    return Response(feed.document(), headers=headers, media_type=MEDIA_TYPE)
+    return Response(feed.document(), headers=headers, media_type=ATOM)
 
 
 def _feed_tag(head: FeedHeadView, request: Request) -> str:
@@ -208,8 +207,7 @@ def _feed_tag(head: FeedHeadView, request: Request) -> str:
     return entity_tag(*address, head.feed_id, head.retained_from, head.seq)
 
 
-JSON_LINES = "application/jsonl"
-DESCRIBED: dict[int | str, dict[str, Any]] = {
+_page_responses: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "One page of events, as JSON or as JSON lines.",
         "content": {JSON_LINES: {"schema": {"type": "string", "format": "binary"}}},
@@ -229,7 +227,7 @@ DESCRIBED: dict[int | str, dict[str, Any]] = {
     dependencies=[READ],
     summary="Read the change feed",
     response_model=FeedPageAnswer,
-    responses={**DESCRIBED, **problems(410)},
+    responses={**_page_responses, **problems(410)},
 )
 async def get_changes(
     query: Annotated[AllChangesQuery, Query()],
@@ -252,7 +250,7 @@ async def get_changes(
     dependencies=[READ],
     summary="Read the change feed of a site",
     response_model=FeedPageAnswer,
-    responses={**DESCRIBED, **problems(404, 410)},
+    responses={**_page_responses, **problems(404, 410)},
 )
 async def get_domain_changes(
     domain: DomainName,
@@ -274,7 +272,6 @@ async def _wait_for_events(
     identity: Identity,
     tag: str | None = None,
 ) -> FeedPage:
-    """The requested page; if it is empty, wait as long as requested for one that is not."""
     page = await _read_page(domain, query, tag, after=query.after, cursor=query.cursor)
     deadline, holder = time.monotonic() + query.wait, identity.quota_user_id
     while not page.items and page.at_head:
@@ -294,7 +291,6 @@ async def _read_page(
     after: int | None = None,
     cursor: str | None,
 ) -> FeedPage:
-    """Read one page of the feed in one snapshot; no connection is held afterwards."""
     async with get_snapshot_session() as session:
         site = None if domain is None else await find_domain_view(session, domain)
         wanted = FeedFilter(None if site is None else site.id, query.wanted_kinds, tag)
@@ -308,7 +304,6 @@ def _page_response(
     query: ChangesQuery,
     tag: str | None = None,
 ) -> FeedPage | Response:
-    """The page in the requested format; 304 if the client has it."""
     as_lines = query.format == "jsonl" or JSON_LINES in request.headers.get("accept", "")
     headers = {"Vary": "Accept"}
     # Which sites have a tag changes without a publication.
@@ -324,7 +319,6 @@ def _page_response(
 
 
 def _page_tag(page: FeedPage, request: Request, *, as_lines: bool) -> str:
-    """The ETag of a page at the head: it changes with the next publication."""
     parts = (request.url.path, request.url.query, page.feed_id, page.retained_from, page.to_seq)
     return entity_tag(*parts, as_lines)
 

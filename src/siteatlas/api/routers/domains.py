@@ -24,7 +24,7 @@ from siteatlas.api.context import (
     WriteSession,
     parse_site_field,
 )
-from siteatlas.api.limits import KIB, ParsedBodyRoute
+from siteatlas.api.limits import ParsedBodyRoute
 from siteatlas.api.openapi import LOCATION, problems
 from siteatlas.api.schemas.base import MAX_ADDRESS_CHARS, PageAnswer
 from siteatlas.api.schemas.domains import (
@@ -170,7 +170,6 @@ async def _register(
     context: Context,
     identity: Identity,
 ) -> tuple[Domain, SubmittedJob | None]:
-    """The site, and the job of its scan if it is watched."""
     if not body.watch:
         domain = await register_domain(
             session,
@@ -292,20 +291,15 @@ async def remove_domain(domain: DomainName, identity: CurrentIdentity) -> None:
 
 @retry_when_busy
 async def _remove_domain_with_retries(name: str, identity: Identity) -> None:
-    """Remove the site of a DELETE request; retry while the database is busy."""
     async with get_session() as session, session.begin():
         await remove_domain_and_jobs(session, name, owner_check(identity))
 
-
-PATH = f"{PREFIX}/import"
-LARGER_BODIES = {PATH: 2048 * KIB}
-MAX_SHOWN_CHARS = 300
 
 domain_imports_router = APIRouter(tags=["domains"], route_class=ParsedBodyRoute)
 
 
 @domain_imports_router.post(
-    PATH,
+    f"{PREFIX}/import",
     dependencies=[SCAN],
     summary="Watch many sites",
     response_model=ImportAnswer,
@@ -351,7 +345,6 @@ async def import_domains(
 async def _import(
     session: AsyncSession, sites: Sequence[ImportedSite], context: Context, identity: Identity
 ) -> ImportCounts:
-    """Store some sites of a list, and queue their scans."""
     return await import_sites(
         session,
         sites,
@@ -415,8 +408,7 @@ class ImportFaults:
         return sorted(self.found, key=lambda fault: fault.position)
 
     def _add(self, position: int, error: SiteatlasError) -> None:
-        """Note a site that is not added."""
-        shown = self._texts[position][:MAX_SHOWN_CHARS]
+        shown = self._texts[position][:300]
         self.found.append(
             ImportFault(position=position, domain=shown, error_code=error.code, error=error.message)
         )

@@ -13,11 +13,10 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from siteatlas.access.authentication import AccessControl, is_still_admitted
-from siteatlas.access.identity import CurrentIdentity, Identity
+from siteatlas.access.identity import CurrentIdentity, Identity, RequestKey
 from siteatlas.access.limits import READ
 from siteatlas.api.context import ReadSession
 from siteatlas.api.openapi import problems
-from siteatlas.api.problems import HEAD_ONLY
 from siteatlas.api.routers.domains import PREFIX, DomainName
 from siteatlas.api.schemas.urls import AllExportQuery, ExportQuery
 from siteatlas.catalog.domains import find_domain_view
@@ -29,13 +28,15 @@ from siteatlas.export.streaming import ExportRequest, begin_export
 from siteatlas.storage.session import AsyncSession
 
 ADMISSION_CHECK_SECONDS = 15.0
-ACCESS_ENDED = "The access key or session with which this export began is no longer valid."
-FILE: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
-DESCRIBED: dict[int | str, dict[str, Any]] = {
+
+_described: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The file, without a length. JSON Lines end with a line that has `end` set "
         "to true.",
-        "content": {media_type.partition(";")[0]: FILE for media_type in MEDIA_TYPES.values()},
+        "content": {
+            media_type.partition(";")[0]: {"schema": {"type": "string", "format": "binary"}}
+            for media_type in MEDIA_TYPES.values()
+        },
         "headers": {
             "Siteatlas-As-Of-Seq": {
                 "description": "Continue with the change feed after this number.",
@@ -83,7 +84,10 @@ class ExportPermit:
             async for part in content:
                 if time.monotonic() >= check_at:
                     if not await is_still_admitted(self.identity, self.control):
-                        raise KeyRequired(ACCESS_ENDED)
+                        raise KeyRequired(
+                            "The access key or session with which this export began "
+                            "is no longer valid."
+                        )
                     check_at = time.monotonic() + ADMISSION_CHECK_SECONDS
                 yield part
 
@@ -91,7 +95,6 @@ class ExportPermit:
 async def _export_permit(
     request: Request, identity: CurrentIdentity
 ) -> AsyncIterator[ExportPermit]:
-    """Dependency of exports."""
     async with AsyncExitStack() as held:
         yield ExportPermit(identity, request.app.state.access, held)
 
@@ -103,7 +106,7 @@ CurrentExportPermit = Annotated[ExportPermit, Depends(_export_permit, scope="req
     "/api/v3/export",
     summary="Export the URLs or changes of all sites",
     response_class=StreamingResponse,
-    responses={**DESCRIBED, **problems(410)},
+    responses={**_described, **problems(410)},
     dependencies=[READ],
 )
 async def export_all(
@@ -121,7 +124,7 @@ async def export_all(
     f"{PREFIX}/{{domain}}/export",
     summary="Export the URLs or changes of a site",
     response_class=StreamingResponse,
-    responses={**DESCRIBED, **problems(404, 410)},
+    responses={**_described, **problems(404, 410)},
     dependencies=[READ],
 )
 async def export_domain(
@@ -140,7 +143,6 @@ async def export_domain(
 def _export_request(
     query: ExportQuery, domain_id: UUID | None, tag: str | None = None
 ) -> ExportRequest:
-    """What a query asks to export; raises an error if its filters do not fit."""
     _require_fitting_filters(query)
     return ExportRequest(
         query.what,
@@ -162,7 +164,7 @@ async def _export_response(
     name: str,
 ) -> Response:
     """The response that streams an export; a connection that is cut has no last chunk."""
-    is_head = bool(request.scope.get(HEAD_ONLY))
+    is_head = bool(request.scope.get(RequestKey.head_only))
     if wanted.format is ExportFormat.PARQUET and not is_head:
         permit.acquire()
     export = await begin_export(session, wanted)
@@ -180,7 +182,6 @@ async def _export_response(
 
 
 def _require_fitting_filters(query: ExportQuery) -> None:
-    """Refuse filters of URLs with changes, and filters of changes with URLs."""
     has_url_filter = query.wanted != UrlFilter() or query.moment is not None
     if query.what is Exported.CHANGES and has_url_filter:
         raise InputError("With what=changes, use only after and kinds as filters.")

@@ -1,8 +1,8 @@
-"""Models of the health responses."""
+"""Health checks and metrics of the service."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from fastapi import APIRouter, Response
 from pydantic import ConfigDict
@@ -17,21 +17,17 @@ from siteatlas.meters import meters
 from siteatlas.queue.metrics import MEDIA_TYPE, process_metrics, queue_metrics
 from siteatlas.storage.schema import check_revision
 
-ALIVE = {"status": "ok", "version": "0.1.0", "loop_lag_seconds": 0.0004}
-DATABASE = {
-    "status": "ok",
-    "server_version": "18.1",
-    "schema_revision": "0001",
-    "needed_revision": "0001",
-    "latency_ms": 0.6,
-    "pool": {"size": 10, "in_use": 1, "overflow": 0},
-}
+MAX_METRICS_CHARS = 200_000
+
+router = APIRouter(tags=["operations"])
 
 
 class HealthAnswer(AnswerShape):
     """The process responds; nothing else was checked."""
 
-    model_config = ConfigDict(json_schema_extra=examples(ALIVE))
+    model_config = ConfigDict(
+        json_schema_extra=examples({"status": "ok", "version": "0.1.0", "loop_lag_seconds": 0.0004})
+    )
 
     status: Literal["ok"]
     version: Word
@@ -49,7 +45,18 @@ class PoolAnswer(AnswerShape):
 class DatabaseHealthAnswer(AnswerShape):
     """The database responds and has the schema that this version needs."""
 
-    model_config = ConfigDict(json_schema_extra=examples(DATABASE))
+    model_config = ConfigDict(
+        json_schema_extra=examples(
+            {
+                "status": "ok",
+                "server_version": "18.1",
+                "schema_revision": "0001",
+                "needed_revision": "0001",
+                "latency_ms": 0.6,
+                "pool": {"size": 10, "in_use": 1, "overflow": 0},
+            }
+        )
+    )
 
     status: Literal["ok"]
     server_version: Word
@@ -59,21 +66,20 @@ class DatabaseHealthAnswer(AnswerShape):
     pool: PoolAnswer
 
 
-MAX_METRICS_CHARS = 200_000
-TEXT = {"schema": {"type": "string", "maxLength": MAX_METRICS_CHARS}}
-DESCRIBED: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Metrics in the Prometheus text format.", "content": {"text/plain": TEXT}}
-}
-
-router = APIRouter(tags=["operations"])
-
-
 @router.get(
     "/metrics",
     dependencies=[READ],
     summary="Get metrics for Prometheus",
     response_class=Response,
-    responses={**DESCRIBED, **problems()},
+    responses={
+        200: {
+            "description": "Metrics in the Prometheus text format.",
+            "content": {
+                "text/plain": {"schema": {"type": "string", "maxLength": MAX_METRICS_CHARS}}
+            },
+        },
+        **problems(),
+    },
 )
 async def get_metrics(context: Context) -> Response:
     """Metrics of the queue and of this process.

@@ -17,9 +17,8 @@ from siteatlas.access.limits import ADMIN
 from siteatlas.api.context import Context, ReadSession, WriteSession
 from siteatlas.api.limits import ParsedBodyRoute
 from siteatlas.api.openapi import LOCATION, problems
-from siteatlas.api.schemas.base import PageAnswer
+from siteatlas.api.schemas.base import PageAnswer, Shown
 from siteatlas.api.schemas.keys import (
-    KEY_ID,
     AuditEventAnswer,
     AuditQuery,
     KeyAnswer,
@@ -54,14 +53,17 @@ async def get_audit_events(
     return await list_audit_events(session, user=query.user, limit=query.limit, cursor=query.cursor)
 
 
-PREFIX = "/api/v3/keys"
-
 log = get_logger("api")
-router = APIRouter(prefix=PREFIX, tags=["access"], route_class=ParsedBodyRoute)
+router = APIRouter(prefix="/api/v3/keys", tags=["access"], route_class=ParsedBodyRoute)
 
 KeyIdent = Annotated[
     str,
-    Path(max_length=64, pattern="^[a-z0-9]+$", description="The id of a key.", examples=[KEY_ID]),
+    Path(
+        max_length=64,
+        pattern="^[a-z0-9]+$",
+        description="The id of a key.",
+        examples=[Shown.key_id],
+    ),
 ]
 
 
@@ -104,7 +106,7 @@ async def post_key(
         view = await find_key_view(session, key.id)
     context.installation.close()
     log.info("key_created", key_id=key.id)
-    response.headers["Location"] = f"{PREFIX}/{key.id}"
+    response.headers["Location"] = f"{router.prefix}/{key.id}"
     return KeyCreated(**dict(KeyAnswer.model_validate(view)), key=key.text.get_secret_value())
 
 

@@ -18,9 +18,10 @@ from siteatlas.api.context import (
     WriteSession,
     parse_site_field,
 )
-from siteatlas.api.limits import KIB, ParsedBodyRoute
+from siteatlas.api.limits import ParsedBodyRoute
 from siteatlas.api.openapi import LOCATION, problems
 from siteatlas.api.problems import FieldRefused
+from siteatlas.api.schemas.base import MAX_ADDRESS_CHARS
 from siteatlas.api.schemas.jobs import (
     BatchCreated,
     BatchItemAnswer,
@@ -54,12 +55,6 @@ from siteatlas.storage.session import (
 )
 from siteatlas.text import storable
 
-NO_FILTER_OF_DOCUMENT = "only_document cannot be combined with a filter for sitemaps."
-DOCUMENT_URL_REQUIRED = "With only_document, base_url must be the address of a sitemap."
-OTHER_DOCUMENT_ACTIVE = (
-    "A scan of another document of this site is active. Try again when it has ended."
-)
-
 log = get_logger("api")
 router = APIRouter(
     prefix="/api/v3/sitemap",
@@ -86,10 +81,12 @@ async def scan_domain(
     """Queue a scan of a site, or join its pending or running scan."""
     address = parse_site_field("#/base_url", body.base_url, context.policy)
     if body.only_document and address.is_site_root:
-        raise FieldRefused(("#/base_url", AddressError(DOCUMENT_URL_REQUIRED)))
+        refusal = AddressError("With only_document, base_url must be the address of a sitemap.")
+        raise FieldRefused(("#/base_url", refusal))
     child_filter = ChildFilter.of(body.sitemaps, body.skip_sitemaps, body.sitemaps_since)
     if body.only_document and child_filter is not None:
-        raise FieldRefused(("#/only_document", InputError(NO_FILTER_OF_DOCUMENT)))
+        conflict = InputError("only_document cannot be combined with a filter for sitemaps.")
+        raise FieldRefused(("#/only_document", conflict))
     async with limits.queue_room.single_scan(identity):
         job, worker_running = await _submit_scan(address, body, child_filter, context, identity)
     context.wake_consumer()
@@ -115,7 +112,6 @@ async def _submit_scan(
     context: Context,
     identity: Identity,
 ) -> tuple[SubmittedJob, bool]:
-    """Submit the site of a scan request; return the job, and whether a worker is running."""
     submission = build_submission(
         address,
         created_by=identity.user_id,
@@ -138,17 +134,17 @@ async def _submit_scan(
 
 
 async def _check_right_to_watch(address: WebAddress, identity: Identity) -> None:
-    """Refuse a scan request that would change how another user watches the site."""
     async with get_session() as session, session.begin():
         require_right_to_watch(identity, await find_domain(session, address.domain))
 
 
 async def _join_active_scan(submission: SiteSubmission, domain_id: UUID) -> SubmittedJob:
-    """Join a scan request to the active job of its site, and extend that job to cover it."""
     async with get_session() as session, session.begin():
         job = await join_active_job(session, submission, domain_id)
         if job.document is not None and job.document != submission.new_job.document:
-            raise JobActive(OTHER_DOCUMENT_ACTIVE)
+            raise JobActive(
+                "A scan of another document of this site is active. Try again when it has ended."
+            )
         return job
 
 
@@ -164,12 +160,8 @@ async def get_scan_status(job_id: JobIdent, session: SingleReadSession) -> JobVi
     return await find_job(session, job_id)
 
 
-PREFIX = "/api/v3/sitemap/batch"
-LARGER_BODIES = {f"{PREFIX}/create": 1024 * KIB}
-MAX_STORED_NAME_CHARS = 2048
-
 batches_router = APIRouter(
-    prefix=PREFIX,
+    prefix="/api/v3/sitemap/batch",
     tags=["scans"],
     route_class=ParsedBodyRoute,
 )
@@ -207,7 +199,7 @@ async def create_site_batch(
         worker_running = await context.has_live_worker(session)
     context.wake_consumer()
     log.info("batch_submitted", batch_id=batch_id, total=len(items))
-    status_url = f"{PREFIX}/status/{batch_id}"
+    status_url = f"{batches_router.prefix}/status/{batch_id}"
     response.headers["Location"] = status_url
     return BatchCreated(
         batch_id=batch_id,
@@ -232,19 +224,15 @@ async def get_batch_status(batch_id: UUID, session: ReadSession) -> BatchView:
 
 
 def _entries(texts: list[str], policy: EgressPolicy) -> list[BatchEntry]:
-    """One entry for each different line; FieldRefused when no line can be used."""
     entries: list[BatchEntry] = []
     faults: list[tuple[str, AddressError]] = []
     for text, position in _first_positions(texts).items():
+        name = storable(text, MAX_ADDRESS_CHARS)
         try:
-            entries.append(
-                BatchEntry(storable(text, MAX_STORED_NAME_CHARS), parse_allowed_site(text, policy))
-            )
+            entries.append(BatchEntry(name, parse_allowed_site(text, policy)))
         except AddressError as error:
             faults.append((f"#/domains/{position}", error))
-            entries.append(
-                BatchEntry(storable(text, MAX_STORED_NAME_CHARS), None, error.code, error.message)
-            )
+            entries.append(BatchEntry(name, None, error.code, error.message))
     if len(faults) == len(entries):
         raise FieldRefused(*faults, detail="None of the domains can be scanned.")
     return entries

@@ -12,9 +12,8 @@ from siteatlas.access.limits import ADMIN, READ
 from siteatlas.api.context import Context, ReadSession, WriteSession
 from siteatlas.api.limits import ParsedBodyRoute
 from siteatlas.api.openapi import LOCATION, problems
-from siteatlas.api.schemas.base import PageAnswer
+from siteatlas.api.schemas.base import PageAnswer, Shown
 from siteatlas.api.schemas.webhooks import (
-    WEBHOOK_ID,
     DeliveriesQuery,
     DeliveryAnswer,
     ReplayQuery,
@@ -46,12 +45,12 @@ from siteatlas.notify.endpoints import (
     rotate_secret,
 )
 
-PREFIX = "/api/v3/webhooks"
-
 log = get_logger("api")
-router = APIRouter(prefix=PREFIX, tags=["webhooks"], route_class=ParsedBodyRoute)
+router = APIRouter(prefix="/api/v3/webhooks", tags=["webhooks"], route_class=ParsedBodyRoute)
 
-WebhookIdent = Annotated[UUID, Path(description="The id of a webhook.", examples=[WEBHOOK_ID])]
+WebhookIdent = Annotated[
+    UUID, Path(description="The id of a webhook.", examples=[Shown.webhook_id])
+]
 
 
 @router.get(
@@ -93,7 +92,7 @@ async def post_webhook(
         view = await find_webhook(session, created.id)
     context.notify_scheduler()
     log.info("webhook_created", webhook_id=str(created.id))
-    response.headers["Location"] = f"{PREFIX}/{created.id}"
+    response.headers["Location"] = f"{router.prefix}/{created.id}"
     return WebhookCreated(**dict(WebhookAnswer.model_validate(view)), secret=created.secret)
 
 

@@ -27,17 +27,24 @@ MAX_ADDRESS_CHARS = 2048
 NO_NUL = r"^[^\x00]*$"
 NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
 
-JOB_ID = "0d4f5cbb-6c5c-4b8e-9c0f-5d6a4f3a2b11"
-DOMAIN_ID = "7f1f7c4e-52a9-4a55-8a4e-0a3c1b7f9d20"
-SITEMAP_ID = "3b9a8d52-1f64-4f0e-9d7c-6e2b8c1a4f35"
-BATCH_ID = "c2a41e0b-9f1d-4c52-8f7b-2e6d5a8b9c03"
-USER_ID = "5905e9fe-6c61-4694-b09a-6602017b000a"
 SITEMAP_COUNT = (
     "Number of documents that were read completely or in part, including indexes. Documents of "
     "which nothing could be read are not counted, but are listed as `failed`."
 )
-NOON = "2025-11-15T12:00:00Z"
-LATER = "2025-11-15T12:00:04Z"
+
+
+class Shown:
+    """The ids and times that the examples of all answers share."""
+
+    job_id = "0d4f5cbb-6c5c-4b8e-9c0f-5d6a4f3a2b11"
+    domain_id = "7f1f7c4e-52a9-4a55-8a4e-0a3c1b7f9d20"
+    sitemap_id = "3b9a8d52-1f64-4f0e-9d7c-6e2b8c1a4f35"
+    batch_id = "c2a41e0b-9f1d-4c52-8f7b-2e6d5a8b9c03"
+    user_id = "5905e9fe-6c61-4694-b09a-6602017b000a"
+    key_id = "k3m9qa7d"
+    webhook_id = "b7e0c3a4-5d18-4c0e-9a41-2f6f0d7c8e13"
+    noon = "2025-11-15T12:00:00Z"
+    later = "2025-11-15T12:00:04Z"
 
 
 def declared(**bounds: Any) -> Any:
@@ -71,10 +78,15 @@ def response_example(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _add_response_example(schema: JsonDict, model: type[BaseModel]) -> None:
-    """Add the example of a response model to its JSON schema."""
     example = response_example(model)
     if any(value is not None for value in example.values()):
         schema["examples"] = [example]
+
+
+def list_pattern(words: Iterable[str]) -> str:
+    """The pattern of some of these words, separated by commas."""
+    one = "|".join(words)
+    return f"^({one})(,({one}))*$"
 
 
 def examples(*values: dict[str, Any]) -> JsonDict:
@@ -83,7 +95,6 @@ def examples(*values: dict[str, Any]) -> JsonDict:
 
 
 def _with_time_zone(moment: datetime) -> datetime:
-    """A time of a request; UTC if it names no time zone."""
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

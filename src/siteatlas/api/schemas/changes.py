@@ -9,9 +9,6 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from siteatlas.api.schemas.base import (
-    LATER,
-    NOON,
-    SITEMAP_ID,
     AnswerShape,
     Count,
     Example,
@@ -19,11 +16,13 @@ from siteatlas.api.schemas.base import (
     Name,
     PageAnswer,
     QueryShape,
+    Shown,
     SmallCount,
     TagFilter,
     Url,
     Word,
     declared,
+    list_pattern,
     one_of,
     response_example,
 )
@@ -48,7 +47,7 @@ class ComparedEntryAnswer(AnswerShape):
     )
     url: Annotated[Url, Example("https://example.com/about")]
     sitemap: Annotated[Url, Example("https://example.com/sitemap.xml")]
-    sitemap_id: Annotated[UUID, Example(SITEMAP_ID)]
+    sitemap_id: Annotated[UUID, Example(Shown.sitemap_id)]
     previous_sitemap: Url | None = Field(description="Where a URL that moved was listed.")
     previous_sitemap_id: UUID | None
     before: Annotated[FreeObject | None, Example({"changefreq": "daily"})] = Field(
@@ -76,10 +75,7 @@ class ComparisonAnswer(PageAnswer[ComparedEntryAnswer]):
     )
 
 
-MAX_WAIT_SECONDS = 30
-FEED_ID = "9e1d4c6a-2b7f-4d3e-8a5c-0f6b1d2e3c4a"
 KINDS = [kind.value for kind in (*ChangeKind, *FeedEventKind)]
-ONE_KIND = "|".join(KINDS)
 
 
 class ChangeAnswer(AnswerShape):
@@ -97,16 +93,16 @@ class ChangeAnswer(AnswerShape):
         description="Null for events of documents and domains."
     )
     sitemap: Annotated[Url | None, Example("https://example.com/sitemap.xml")]
-    sitemap_id: Annotated[UUID | None, Example(SITEMAP_ID)] = Field(
+    sitemap_id: Annotated[UUID | None, Example(Shown.sitemap_id)] = Field(
         description="With `url`, the key of the entry that changed."
     )
     previous_sitemap: Url | None = Field(description="With `moved`: where the URL was listed.")
     previous_sitemap_id: UUID | None
     scan_id: Annotated[Count | None, Example(7)]
-    not_before: Annotated[datetime | None, Example(NOON)] = Field(
+    not_before: Annotated[datetime | None, Example(Shown.noon)] = Field(
         description="The last read that showed the old state."
     )
-    not_after: Annotated[datetime | None, Example(LATER)] = Field(
+    not_after: Annotated[datetime | None, Example(Shown.later)] = Field(
         description="The read that showed the new state."
     )
     before: Annotated[FreeObject | None, Example({"lastmod": "2025-11-01T00:00:00Z"})] = Field(
@@ -146,7 +142,7 @@ class FeedPageAnswer(AnswerShape):
         description="True if nothing more has been published. A page may be empty and not at the "
         "head: continue with `next_cursor`."
     )
-    feed_id: Annotated[UUID, Example(FEED_ID)] = Field(
+    feed_id: Annotated[UUID, Example("9e1d4c6a-2b7f-4d3e-8a5c-0f6b1d2e3c4a")] = Field(
         description="Renewed when the database is restored; cursors of another feed are expired."
     )
     retained_from: Annotated[Count, Example(0)] = Field(
@@ -160,7 +156,7 @@ class KindsFilter(BaseModel):
     kinds: str | None = Field(
         None,
         max_length=1000,
-        pattern=f"^({ONE_KIND})(,({ONE_KIND}))*$",
+        pattern=list_pattern(KINDS),
         description="Only events of these kinds, separated by commas.",
         examples=["added,removed"],
     )
@@ -194,7 +190,7 @@ class ChangesQuery(QueryShape, KindsFilter):
     wait: float = Field(
         0,
         ge=0,
-        le=MAX_WAIT_SECONDS,
+        le=30,
         allow_inf_nan=False,
         description="Seconds to wait for an event if there is none yet.",
     )

@@ -9,15 +9,9 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from siteatlas.api.schemas.base import (
-    DOMAIN_ID,
-    JOB_ID,
-    LATER,
     MAX_ADDRESS_CHARS,
     NO_NUL,
-    NOON,
     SITEMAP_COUNT,
-    SITEMAP_ID,
-    USER_ID,
     Address,
     AnswerShape,
     Count,
@@ -28,6 +22,7 @@ from siteatlas.api.schemas.base import (
     QueryShape,
     RequestShape,
     Seconds,
+    Shown,
     SitemapTypeWord,
     SmallCount,
     Tag,
@@ -130,7 +125,7 @@ class ProblemAnswer(AnswerShape):
         Line | None, Example("a `lastmod` that is not a date; the entry is kept without it")
     ]
     sitemap: Annotated[Url, Example("https://example.com/sitemap.xml")]
-    sitemap_id: Annotated[UUID, Example(SITEMAP_ID)]
+    sitemap_id: Annotated[UUID, Example(Shown.sitemap_id)]
     count: Annotated[Count, Example(1)]
     samples: Annotated[
         list[SampleAnswer],
@@ -139,8 +134,8 @@ class ProblemAnswer(AnswerShape):
     ]
     first_scan_id: Annotated[Count, Example(3)]
     last_scan_id: Annotated[Count, Example(7)]
-    first_seen_at: Annotated[datetime, Example(NOON)]
-    last_seen_at: Annotated[datetime, Example(LATER)]
+    first_seen_at: Annotated[datetime, Example(Shown.noon)]
+    last_seen_at: Annotated[datetime, Example(Shown.later)]
     resolved_at: datetime | None = Field(
         description="When a complete read of the document no longer found the problem."
     )
@@ -169,9 +164,8 @@ class ProblemsQuery(QueryShape):
     )
 
 
-MAX_ROBOTS_CHARS = 1_000_000
 INTERVAL = "Hours between scans; 0.016 is about one minute."
-MAX_SHOWN_TAGS = 1_000
+RobotsText = Annotated[str, declared(maxLength=1_000_000)]
 Tags = Annotated[list[Tag], Field(max_length=MAX_TAGS)]
 IntervalHours = Annotated[
     float,
@@ -212,7 +206,6 @@ class DomainChange(RequestShape):
 
     @model_validator(mode="after")
     def _check_changes(self) -> Self:
-        """Validate the change of a site: at least one field, and none of them null."""
         if not self.model_fields_set:
             raise ValueError("at least one field is required")
         if any(getattr(self, name) is None for name in self.model_fields_set):
@@ -228,7 +221,7 @@ class DomainChange(RequestShape):
 class DomainAnswer(AnswerShape):
     """A site. Its counters are as of its last published scan."""
 
-    id: Annotated[UUID, Example(DOMAIN_ID)]
+    id: Annotated[UUID, Example(Shown.domain_id)]
     domain: Annotated[Name, Example("example.com")]
     origin: Annotated[Url | None, Example("https://www.example.com")]
     base_url: Annotated[Url, Example("https://example.com/")]
@@ -237,7 +230,7 @@ class DomainAnswer(AnswerShape):
     scan_interval_hours: Annotated[Seconds | None, Example(24.0)]
     next_scan_at: Annotated[datetime | None, Example("2025-11-16T12:00:00Z")]
     max_pages: Count | None
-    last_scan_at: Annotated[datetime | None, Example(LATER)]
+    last_scan_at: Annotated[datetime | None, Example(Shown.later)]
     last_scan_status: Annotated[Annotated[str, one_of(LastScanStatus)] | None, Example("completed")]
     last_error_code: Word | None
     failures_in_a_row: Annotated[SmallCount, Example(0)]
@@ -256,21 +249,21 @@ class DomainAnswer(AnswerShape):
     last_published_seq: Annotated[Count | None, Example(7)] = Field(
         description="Number of the last published scan in the change feed."
     )
-    tags: Annotated[list[Word], declared(maxItems=MAX_SHOWN_TAGS), Example(["shop"])] = Field(
+    tags: Annotated[list[Word], declared(maxItems=1_000), Example(["shop"])] = Field(
         description="Sorted, in lower case."
     )
-    created_by: Annotated[UUID, Example(USER_ID)]
-    created_at: Annotated[datetime, Example(NOON)]
-    updated_at: Annotated[datetime, Example(LATER)]
+    created_by: Annotated[UUID, Example(Shown.user_id)]
+    created_at: Annotated[datetime, Example(Shown.noon)]
+    updated_at: Annotated[datetime, Example(Shown.later)]
 
 
 class DomainAdded(DomainAnswer):
     """A site that was registered, and the scan that was queued."""
 
-    job_id: Annotated[UUID | None, Example(JOB_ID)] = Field(
+    job_id: Annotated[UUID | None, Example(Shown.job_id)] = Field(
         None, description="The job of the scan; null if `watch` is false."
     )
-    status_url: Annotated[Line | None, Example(f"/api/v3/sitemap/status/{JOB_ID}")] = Field(
+    status_url: Annotated[Line | None, Example(f"/api/v3/sitemap/status/{Shown.job_id}")] = Field(
         None, description="Path of the status of the scan."
     )
     warning: Annotated[Line | None, Example(None)] = Field(
@@ -285,8 +278,8 @@ class ReleaseAnswer(AnswerShape):
     missing_count: Annotated[Count, Example(31)] = Field(
         description="Number of URLs that are removed if the scan misses them too."
     )
-    job_id: Annotated[UUID, Example(JOB_ID)]
-    status_url: Annotated[Line, Example(f"/api/v3/sitemap/status/{JOB_ID}")]
+    job_id: Annotated[UUID, Example(Shown.job_id)]
+    status_url: Annotated[Line, Example(f"/api/v3/sitemap/status/{Shown.job_id}")]
     deduplicated: Annotated[bool, Example(False)] = Field(
         description="Whether the active job of the site does it."
     )
@@ -296,7 +289,7 @@ class ScanAnswer(AnswerShape):
     """One scan of a site, across all attempts of its job."""
 
     id: Annotated[Count, Example(7)]
-    job_id: Annotated[UUID, Example(JOB_ID)]
+    job_id: Annotated[UUID, Example(Shown.job_id)]
     state: Annotated[str, one_of(ScanState), Example("published")]
     scope: Annotated[str, one_of(ScanScope), Example("full")] = Field(
         description="How much of the site the scan covers."
@@ -304,8 +297,8 @@ class ScanAnswer(AnswerShape):
     partial: Annotated[bool, Example(False)]
     reasons: Annotated[list[Word], declared(maxItems=100), Example([])]
     error_code: Word | None
-    started_at: Annotated[datetime, Example(NOON)]
-    finished_at: Annotated[datetime | None, Example(LATER)]
+    started_at: Annotated[datetime, Example(Shown.noon)]
+    finished_at: Annotated[datetime | None, Example(Shown.later)]
     sitemap_count: Annotated[Count, Example(1)] = Field(description=SITEMAP_COUNT)
     url_count: Annotated[Count, Example(12)] = Field(
         description="Number of URLs that the site lists after this scan."
@@ -332,7 +325,7 @@ class CandidateAnswer(AnswerShape):
     type: SitemapTypeWord | None
     http_status: Annotated[SmallCount | None, Example(404)]
     scan_id: Annotated[Count, Example(7)]
-    checked_at: Annotated[datetime, Example(LATER)]
+    checked_at: Annotated[datetime, Example(Shown.later)]
 
 
 class RobotsFileAnswer(AnswerShape):
@@ -344,13 +337,10 @@ class RobotsFileAnswer(AnswerShape):
     truncated: Annotated[bool, Example(False)] = Field(
         description="True if the file is longer than what is read of it."
     )
-    first_seen_at: Annotated[datetime, Example(NOON)]
-    last_seen_at: Annotated[datetime, Example(LATER)]
-    content: Annotated[str, declared(maxLength=MAX_ROBOTS_CHARS), Example("User-agent: *\n")]
-    diff: Annotated[
-        Annotated[str, declared(maxLength=MAX_ROBOTS_CHARS)] | None,
-        Example("-Disallow: /\n+User-agent: *"),
-    ] = Field(
+    first_seen_at: Annotated[datetime, Example(Shown.noon)]
+    last_seen_at: Annotated[datetime, Example(Shown.later)]
+    content: Annotated[RobotsText, Example("User-agent: *\n")]
+    diff: Annotated[RobotsText | None, Example("-Disallow: /\n+User-agent: *")] = Field(
         description="What differs from the version before, line by line; null for the first one."
     )
 

@@ -9,16 +9,9 @@ from uuid import UUID
 from pydantic import ConfigDict, Field
 
 from siteatlas.api.schemas.base import (
-    BATCH_ID,
-    DOMAIN_ID,
-    JOB_ID,
-    LATER,
     MAX_ADDRESS_CHARS,
     NO_NUL,
-    NOON,
     SITEMAP_COUNT,
-    SITEMAP_ID,
-    USER_ID,
     Address,
     AnswerShape,
     Count,
@@ -34,6 +27,7 @@ from siteatlas.api.schemas.base import (
     RequestShape,
     Seconds,
     Share,
+    Shown,
     SitemapTypeWord,
     SmallCount,
     TagFilter,
@@ -94,7 +88,7 @@ class ScanResult(AnswerShape):
         Example(
             [
                 {
-                    "id": SITEMAP_ID,
+                    "id": Shown.sitemap_id,
                     "url": "https://example.com/sitemap.xml",
                     "type": "standard",
                     "url_count": 12,
@@ -136,7 +130,7 @@ class ScanRequest(RequestShape):
             {"base_url": "example.com"},
             {"base_url": "https://www.example.com/sitemap.xml", "watch": True},
             {"base_url": "https://www.example.com/news.xml", "only_document": True},
-            {"base_url": "example.com", "sitemaps": ["*/blog-*"], "sitemaps_since": NOON},
+            {"base_url": "example.com", "sitemaps": ["*/blog-*"], "sitemaps_since": Shown.noon},
         )
     )
 
@@ -175,10 +169,10 @@ class ScanRequest(RequestShape):
 class ScanAccepted(AnswerShape):
     """The job that scans the site; `deduplicated` is true if the site already had an active job."""
 
-    job_id: Annotated[UUID, Example(JOB_ID)]
+    job_id: Annotated[UUID, Example(Shown.job_id)]
     status: Annotated[JobStatusWord, Example("pending")]
-    status_url: Annotated[Line, Example(f"/api/v3/sitemap/status/{JOB_ID}")]
-    created_at: Annotated[datetime, Example(NOON)]
+    status_url: Annotated[Line, Example(f"/api/v3/sitemap/status/{Shown.job_id}")]
+    created_at: Annotated[datetime, Example(Shown.noon)]
     deduplicated: Annotated[bool, Example(False)]
     max_pages: Annotated[int, declared(minimum=1, maximum=MAX_PAGES)] | None
     warning: Annotated[Line | None, Example(None)] = Field(
@@ -189,21 +183,21 @@ class ScanAccepted(AnswerShape):
 class JobStatusAnswer(AnswerShape):
     """The status of a job."""
 
-    job_id: Annotated[UUID, Example(JOB_ID)]
+    job_id: Annotated[UUID, Example(Shown.job_id)]
     id: Annotated[Count, Example(42)]
     status: Annotated[JobStatusWord, Example("completed")]
     progress: Annotated[Share, Example(1.0)]
     domain: Annotated[Name | None, Example("example.com")]
-    domain_id: Annotated[UUID | None, Example(DOMAIN_ID)]
-    created_by: Annotated[UUID, Example(USER_ID)]
+    domain_id: Annotated[UUID | None, Example(Shown.domain_id)]
+    created_by: Annotated[UUID, Example(Shown.user_id)]
     result_data: Annotated[ResultData, Example(response_example(ScanResult))]
     error: Paragraph | None
     error_code: Word | None
     attempt: Annotated[SmallCount, Example(1)]
-    created_at: Annotated[datetime, Example(NOON)]
-    started_at: Annotated[datetime | None, Example(NOON)]
-    finished_at: Annotated[datetime | None, Example(LATER)]
-    updated_at: Annotated[datetime, Example(LATER)]
+    created_at: Annotated[datetime, Example(Shown.noon)]
+    started_at: Annotated[datetime | None, Example(Shown.noon)]
+    finished_at: Annotated[datetime | None, Example(Shown.later)]
+    updated_at: Annotated[datetime, Example(Shown.later)]
 
 
 class JobAnswer(JobStatusAnswer):
@@ -212,7 +206,7 @@ class JobAnswer(JobStatusAnswer):
     job_type: Annotated[Word, Example("sitemap")]
     max_attempts: Annotated[SmallCount, Example(5)]
     priority: Annotated[SmallCount, Example(0)]
-    run_at: Annotated[datetime, Example(NOON)]
+    run_at: Annotated[datetime, Example(Shown.noon)]
     worker_id: Name | None
     cancel_requested_at: datetime | None
     shared: Annotated[bool, Example(False)] = Field(
@@ -225,8 +219,8 @@ class AttemptAnswer(AnswerShape):
 
     attempt: Annotated[SmallCount, Example(1)]
     worker_id: Annotated[Name | None, Example("host-1234")]
-    started_at: Annotated[datetime | None, Example(NOON)]
-    ended_at: Annotated[datetime, Example(LATER)]
+    started_at: Annotated[datetime | None, Example(Shown.noon)]
+    ended_at: Annotated[datetime, Example(Shown.later)]
     outcome: Annotated[str, one_of(AttemptOutcome), Example("completed")]
     error_code: Word | None
     error: Paragraph | None
@@ -250,47 +244,6 @@ class JobsQuery(QueryShape, TagFilter):
 
 
 MAX_DOMAINS = 1000
-
-CREATED = {
-    "batch_id": BATCH_ID,
-    "status": "pending",
-    "total_domains": 2,
-    "status_url": f"/api/v3/sitemap/batch/status/{BATCH_ID}",
-    "items": [
-        {"domain": "example.com", "job_id": JOB_ID, "error_code": None},
-        {"domain": "http://10.0.0.1", "job_id": None, "error_code": "egress_denied"},
-    ],
-    "warning": None,
-}
-STATUS = {
-    "batch_id": BATCH_ID,
-    "status": "completed",
-    "total_domains": 1,
-    "completed_domains": 1,
-    "failed_domains": 0,
-    "partial_domains": 1,
-    "progress": 1.0,
-    "created_at": NOON,
-    "updated_at": LATER,
-    "start_time": NOON,
-    "end_time": LATER,
-    "processing_time": 4.0,
-    "domain_statuses": {
-        "example.com": {
-            "status": "completed",
-            "job_id": JOB_ID,
-            "start_time": NOON,
-            "end_time": LATER,
-            "processing_time": 4.0,
-            "error": None,
-            "error_code": None,
-            "partial": True,
-            "reasons": ["truncated"],
-        }
-    },
-    "error": None,
-    "metadata": {"max_pages": None},
-}
 
 
 class BatchRequest(RequestShape):
@@ -317,7 +270,21 @@ class BatchItemAnswer(AnswerShape):
 class BatchCreated(AnswerShape):
     """A batch that was queued; sites that cannot be scanned have an `error_code`."""
 
-    model_config = ConfigDict(json_schema_extra=examples(CREATED))
+    model_config = ConfigDict(
+        json_schema_extra=examples(
+            {
+                "batch_id": Shown.batch_id,
+                "status": "pending",
+                "total_domains": 2,
+                "status_url": f"/api/v3/sitemap/batch/status/{Shown.batch_id}",
+                "items": [
+                    {"domain": "example.com", "job_id": Shown.job_id, "error_code": None},
+                    {"domain": "http://10.0.0.1", "job_id": None, "error_code": "egress_denied"},
+                ],
+                "warning": None,
+            }
+        )
+    )
 
     batch_id: UUID
     status: JobStatusWord
@@ -349,7 +316,39 @@ class DomainStatusAnswer(AnswerShape):
 class BatchStatusAnswer(AnswerShape):
     """The status of a batch. Cancelled and rejected sites count as failed."""
 
-    model_config = ConfigDict(json_schema_extra=examples(STATUS))
+    model_config = ConfigDict(
+        json_schema_extra=examples(
+            {
+                "batch_id": Shown.batch_id,
+                "status": "completed",
+                "total_domains": 1,
+                "completed_domains": 1,
+                "failed_domains": 0,
+                "partial_domains": 1,
+                "progress": 1.0,
+                "created_at": Shown.noon,
+                "updated_at": Shown.later,
+                "start_time": Shown.noon,
+                "end_time": Shown.later,
+                "processing_time": 4.0,
+                "domain_statuses": {
+                    "example.com": {
+                        "status": "completed",
+                        "job_id": Shown.job_id,
+                        "start_time": Shown.noon,
+                        "end_time": Shown.later,
+                        "processing_time": 4.0,
+                        "error": None,
+                        "error_code": None,
+                        "partial": True,
+                        "reasons": ["truncated"],
+                    }
+                },
+                "error": None,
+                "metadata": {"max_pages": None},
+            }
+        )
+    )
 
     batch_id: UUID
     status: JobStatusWord

@@ -10,11 +10,7 @@ from pydantic import ConfigDict, Field
 
 from siteatlas.access.keys import MAX_EXPIRY_DAYS, MAX_NAME_CHARS, Scope
 from siteatlas.api.schemas.base import (
-    JOB_ID,
-    LATER,
     NO_NUL,
-    NOON,
-    USER_ID,
     AnswerShape,
     Count,
     Example,
@@ -22,6 +18,7 @@ from siteatlas.api.schemas.base import (
     Name,
     QueryShape,
     RequestShape,
+    Shown,
     SmallCount,
     Word,
     declared,
@@ -29,11 +26,14 @@ from siteatlas.api.schemas.base import (
     one_of,
 )
 
-KEY_ID = "k3m9qa7d"
-KEY_STATUSES = ("active", "expired", "revoked")
-PRINTABLE_NAME = r"^[^\x00-\x1f\x7f-\x9f]*\S[^\x00-\x1f\x7f-\x9f]*$"
-
-RequestName = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS, pattern=PRINTABLE_NAME)]
+RequestName = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=MAX_NAME_CHARS,
+        pattern=r"^[^\x00-\x1f\x7f-\x9f]*\S[^\x00-\x1f\x7f-\x9f]*$",
+    ),
+]
 
 
 class KeyCreation(RequestShape):
@@ -62,16 +62,16 @@ class KeyCreation(RequestShape):
 class KeyAnswer(AnswerShape):
     """An access key, without its text."""
 
-    id: Annotated[Word, Example(KEY_ID)]
+    id: Annotated[Word, Example(Shown.key_id)]
     name: Annotated[Name, Example("nightly export")]
     user: Annotated[Name, Example("nightly export")]
     scopes: Annotated[
         list[Annotated[str, one_of(Scope)]], declared(maxItems=len(Scope)), Example(["read"])
     ]
-    status: Annotated[str, one_of(KEY_STATUSES), Example("active")]
-    created_at: Annotated[datetime, Example(NOON)]
+    status: Annotated[str, one_of(("active", "expired", "revoked")), Example("active")]
+    created_at: Annotated[datetime, Example(Shown.noon)]
     expires_at: datetime | None
-    last_used_at: Annotated[datetime | None, Example(LATER)]
+    last_used_at: Annotated[datetime | None, Example(Shown.later)]
     revoked_at: datetime | None
 
 
@@ -91,13 +91,13 @@ class AuditEventAnswer(AnswerShape):
     """Who did what, from where, with what result."""
 
     id: Annotated[Count, Example(7)]
-    created_at: Annotated[datetime, Example(NOON)]
-    user_id: Annotated[UUID | None, Example(USER_ID)]
+    created_at: Annotated[datetime, Example(Shown.noon)]
+    user_id: Annotated[UUID | None, Example(Shown.user_id)]
     user_name: Annotated[Name | None, Example("ann")]
-    key_id: Annotated[Word | None, Example(KEY_ID)]
+    key_id: Annotated[Word | None, Example(Shown.key_id)]
     address: Annotated[Word | None, Example("192.0.2.7")]
     action: Annotated[Word, Example("scan_domain")]
-    target: Annotated[Line | None, Example(f"/api/v3/sitemap/status/{JOB_ID}")]
+    target: Annotated[Line | None, Example(f"/api/v3/sitemap/status/{Shown.job_id}")]
     status: Annotated[SmallCount, Example(202)]
     error_code: Word | None
     request_id: Annotated[Word | None, Example("5f0c8d1e2a3b4c5d6e7f809112233445")]

@@ -9,14 +9,8 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from siteatlas.api.schemas.base import (
-    DOMAIN_ID,
-    JOB_ID,
-    LATER,
     MAX_ADDRESS_CHARS,
     NO_NUL,
-    NOON,
-    SITEMAP_ID,
-    USER_ID,
     AnswerShape,
     Count,
     Example,
@@ -28,12 +22,14 @@ from siteatlas.api.schemas.base import (
     Paragraph,
     QueryShape,
     Seconds,
+    Shown,
     SitemapTypeWord,
     SmallCount,
     TagFilter,
     Url,
     Word,
     declared,
+    list_pattern,
     one_of,
 )
 from siteatlas.api.schemas.changes import ChangeAnswer, KindsFilter
@@ -45,8 +41,6 @@ from siteatlas.export.encoding import Exported, ExportFormat
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.storage.models import SitemapStatus
 
-ONE_EXTRA = "|".join(UrlExtra)
-
 
 class UrlAnswer(AnswerShape):
     """One URL as listed by a document."""
@@ -56,8 +50,8 @@ class UrlAnswer(AnswerShape):
     changefreq: Annotated[Word | None, Example("weekly")]
     priority: Annotated[float | None, Example(0.5)]
     sitemap: Annotated[Url, Example("https://example.com/sitemap.xml")]
-    sitemap_id: Annotated[UUID, Example(SITEMAP_ID)]
-    first_seen_at: Annotated[datetime, Example(LATER)]
+    sitemap_id: Annotated[UUID, Example(Shown.sitemap_id)]
+    first_seen_at: Annotated[datetime, Example(Shown.later)]
     removed_at: datetime | None = Field(
         description="When it was proved that the sitemap no longer lists the URL; null if listed."
     )
@@ -132,7 +126,7 @@ class UrlFilters(BaseModel):
     has: str | None = Field(
         None,
         max_length=100,
-        pattern=f"^({ONE_EXTRA})(,({ONE_EXTRA}))*$",
+        pattern=list_pattern(UrlExtra),
         description="Only URLs that have all of these extras, separated by commas.",
         examples=["images,alternates"],
     )
@@ -212,17 +206,17 @@ class AllExportQuery(ExportQuery, TagFilter):
 class SitemapAnswer(AnswerShape):
     """One document; `job_id` is the job that read it last."""
 
-    id: Annotated[UUID, Example(SITEMAP_ID)]
+    id: Annotated[UUID, Example(Shown.sitemap_id)]
     url: Annotated[Url, Example("https://example.com/sitemap.xml")]
     domain: Annotated[Name, Example("example.com")]
-    domain_id: Annotated[UUID, Example(DOMAIN_ID)]
+    domain_id: Annotated[UUID, Example(Shown.domain_id)]
     type: Annotated[SitemapTypeWord | None, Example("standard")]
     discovery_method: Annotated[str, one_of(DiscoveryMethod), Example("robots_txt")]
     status: Annotated[str, one_of(SitemapStatus), Example("completed")]
-    job_id: Annotated[UUID, Example(JOB_ID)]
-    created_by: Annotated[UUID, Example(USER_ID)]
-    created_at: Annotated[datetime, Example(NOON)]
-    last_read_at: Annotated[datetime | None, Example(LATER)]
+    job_id: Annotated[UUID, Example(Shown.job_id)]
+    created_by: Annotated[UUID, Example(Shown.user_id)]
+    created_at: Annotated[datetime, Example(Shown.noon)]
+    last_read_at: Annotated[datetime | None, Example(Shown.later)]
     url_count: Annotated[Count, Example(12)] = Field(
         description="Number of listed URLs, including those that are missing without proof of "
         "their removal."

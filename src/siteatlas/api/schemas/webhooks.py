@@ -9,10 +9,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from siteatlas.api.schemas.base import (
-    LATER,
     MAX_ADDRESS_CHARS,
-    NOON,
-    USER_ID,
     AnswerShape,
     Count,
     Example,
@@ -22,6 +19,7 @@ from siteatlas.api.schemas.base import (
     QueryShape,
     RequestShape,
     Seconds,
+    Shown,
     SmallCount,
     Url,
     Word,
@@ -34,17 +32,14 @@ from siteatlas.catalog.webhooks import STATUSES
 from siteatlas.notify.endpoints import FEED_TYPES, MAX_DESCRIPTION_CHARS, MAX_DOMAINS
 from siteatlas.storage.models import DisabledReason, MessageType
 
-WEBHOOK_ID = "b7e0c3a4-5d18-4c0e-9a41-2f6f0d7c8e13"
 RECEIVER = "https://hooks.example.com/siteatlas"
 TYPES = [kind.value for kind in FEED_TYPES]
-SITES = "Only about these sites; null for all. A site may be added later."
-KINDS = "Only messages of these types."
-NOTE = "What the webhook is for."
 
 ReceiverUrl = Annotated[str, Field(min_length=1, max_length=MAX_ADDRESS_CHARS)]
 SiteName = Annotated[str, Field(min_length=1, max_length=MAX_ADDRESS_CHARS)]
-TYPE_PATTERN = f"^({'|'.join(TYPES)})$".replace(".", r"\.")
-TypeWord = Annotated[str, Field(max_length=64, pattern=TYPE_PATTERN)]
+TypeWord = Annotated[
+    str, Field(max_length=64, pattern=f"^({'|'.join(TYPES)})$".replace(".", r"\."))
+]
 TypeList = Annotated[list[TypeWord], Field(min_length=1, max_length=len(TYPES))]
 SiteList = Annotated[list[SiteName], Field(min_length=1, max_length=MAX_DOMAINS)]
 Description = Annotated[
@@ -60,9 +55,13 @@ class WebhookCreation(RequestShape):
     )
 
     url: ReceiverUrl = Field(description="Address that messages are sent to by POST.")
-    types: TypeList | None = Field(None, description=f"{KINDS} Null for all types.")
-    domains: SiteList | None = Field(None, description=SITES)
-    description: Description = Field("", description=NOTE)
+    types: TypeList | None = Field(
+        None, description="Only messages of these types. Null for all types."
+    )
+    domains: SiteList | None = Field(
+        None, description="Only about these sites; null for all. A site may be added later."
+    )
+    description: Description = Field("", description="What the webhook is for.")
 
 
 class WebhookChange(RequestShape):
@@ -71,9 +70,11 @@ class WebhookChange(RequestShape):
     model_config = ConfigDict(json_schema_extra=examples({"enabled": True}))
 
     url: ReceiverUrl | None = Field(None, description="Address that messages are sent to by POST.")
-    types: TypeList | None = Field(None, description=KINDS)
-    domains: SiteList | None = Field(None, description=SITES)
-    description: Description | None = Field(None, description=NOTE)
+    types: TypeList | None = Field(None, description="Only messages of these types.")
+    domains: SiteList | None = Field(
+        None, description="Only about these sites; null for all. A site may be added later."
+    )
+    description: Description | None = Field(None, description="What the webhook is for.")
     enabled: bool | None = Field(
         None, description="False stops deliveries; true continues them where they stopped."
     )
@@ -94,7 +95,7 @@ class WebhookChange(RequestShape):
 class WebhookAnswer(AnswerShape):
     """A webhook; never its secret."""
 
-    id: Annotated[UUID, Example(WEBHOOK_ID)]
+    id: Annotated[UUID, Example(Shown.webhook_id)]
     url: Annotated[Url, Example(RECEIVER)]
     description: Annotated[Line, Example("search index")]
     types: Annotated[
@@ -121,14 +122,14 @@ class WebhookAnswer(AnswerShape):
     )
     failing_since: datetime | None
     next_attempt_at: datetime | None
-    last_attempt_at: Annotated[datetime | None, Example(LATER)]
-    last_delivered_at: Annotated[datetime | None, Example(LATER)]
+    last_attempt_at: Annotated[datetime | None, Example(Shown.later)]
+    last_delivered_at: Annotated[datetime | None, Example(Shown.later)]
     disabled_at: datetime | None
     previous_secret_until: datetime | None = Field(
         description="Until then messages are also signed with the secret before the last rotation."
     )
-    created_by: Annotated[UUID, Example(USER_ID)]
-    created_at: Annotated[datetime, Example(NOON)]
+    created_by: Annotated[UUID, Example(Shown.user_id)]
+    created_at: Annotated[datetime, Example(Shown.noon)]
 
 
 class SecretAnswer(AnswerShape):
@@ -163,7 +164,7 @@ class DeliveryAnswer(SentMessage):
     attempt: Annotated[SmallCount, Example(1)] = Field(
         description="1 for the first attempt at this message."
     )
-    created_at: Annotated[datetime, Example(NOON)]
+    created_at: Annotated[datetime, Example(Shown.noon)]
 
 
 class WebhooksQuery(QueryShape):
