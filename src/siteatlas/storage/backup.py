@@ -55,7 +55,6 @@ from siteatlas.storage.copying import copy_time_limit, translated_copy_faults
 from siteatlas.storage.engine import BACKUP_NAME, translated_faults
 from siteatlas.storage.models import ApiKey, Base, Domain, FeedHead, Job
 from siteatlas.storage.schema import (
-    BASE,
     UPGRADE_LOCK,
     check_known,
     migrate,
@@ -68,20 +67,23 @@ from siteatlas.storage.session import Database
 PART_BYTES = 4 * 2**20
 COPY_SECONDS = 86_400.0
 STANDARD_STREAM = "-"
-# For this transaction: no limits of time, and values in a form that every server reads alike.
-SESSION_SETTINGS = {
-    "application_name": BACKUP_NAME,
-    "statement_timeout": "0",
-    "lock_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
-    "datestyle": "ISO, YMD",
-    "intervalstyle": "postgres",
-    "bytea_output": "hex",
-    "extra_float_digits": "1",
-}
-
 Step = Callable[[AsyncConnection], Awaitable[None]]
-_prepare = select(*(func.set_config(name, value, True) for name, value in SESSION_SETTINGS.items()))
+# For this transaction: no limits of time, and values in a form that every server reads alike.
+_prepare = select(
+    *(
+        func.set_config(name, value, True)
+        for name, value in {
+            "application_name": BACKUP_NAME,
+            "statement_timeout": "0",
+            "lock_timeout": "0",
+            "idle_in_transaction_session_timeout": "0",
+            "datestyle": "ISO, YMD",
+            "intervalstyle": "postgres",
+            "bytea_output": "hex",
+            "extra_float_digits": "1",
+        }.items()
+    )
+)
 
 
 async def write_backup(database: Database, file: BinaryIO) -> dict[str, int]:
@@ -208,7 +210,7 @@ async def _make_tables(connection: AsyncConnection, manifest: Manifest) -> None:
     current = await connection.run_sync(read_revision)
     if current != manifest.revision:
         if current is not None:
-            await connection.run_sync(migrate, BASE)
+            await connection.run_sync(migrate, "base")
         await connection.run_sync(migrate, manifest.revision)
     # Those that a backup leaves out refer to others, and new ones have their first rows.
     await truncate(connection, await connection.run_sync(_our_tables))

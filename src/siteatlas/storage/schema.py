@@ -34,8 +34,6 @@ from siteatlas.storage.models import (
 )
 
 UPGRADE_LOCK = 0x5173A71A5
-# The revision before the first one: no tables.
-BASE = "base"
 
 
 def table_of(model: type[Base]) -> Table:
@@ -71,7 +69,7 @@ async def downgrade_schema(engine: AsyncEngine) -> None:
     """Drop all tables; used by tests of the migrations."""
     with translated_faults():
         async with engine.begin() as connection:
-            await connection.run_sync(migrate, BASE)
+            await connection.run_sync(migrate, "base")
 
 
 def migrate(connection: Connection, revision: str) -> None:
@@ -85,7 +83,8 @@ def migrate(connection: Connection, revision: str) -> None:
     check_known(read_revision(connection))
     config = _config()
     config.attributes["connection"] = connection
-    if revision == BASE:
+    # The revision before the first one: no tables.
+    if revision == "base":
         command.downgrade(config, revision)
     else:
         command.upgrade(config, revision)

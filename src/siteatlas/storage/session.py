@@ -69,9 +69,9 @@ FIRST_PAUSE = 0.02
 Columns = TypeVarTuple("Columns")
 ValueT = TypeVar("ValueT")
 Parameters = Mapping[str, Any]
-P = ParamSpec("P")
+ArgsP = ParamSpec("ArgsP")
 ResultT = TypeVar("ResultT")
-Transaction = Callable[P, Coroutine[Any, Any, ResultT]]
+Transaction = Callable[ArgsP, Coroutine[Any, Any, ResultT]]
 
 
 @asynccontextmanager
@@ -380,30 +380,33 @@ class AutocommitSession:
 
 
 @overload
-def retry_when_busy(transaction: Transaction[P, ResultT], /) -> Transaction[P, ResultT]: ...
+def retry_when_busy(transaction: Transaction[ArgsP, ResultT], /) -> Transaction[ArgsP, ResultT]: ...
 
 
 @overload
 def retry_when_busy(
     *, before_retry: Callable[[], Awaitable[object]]
-) -> Callable[[Transaction[P, ResultT]], Transaction[P, ResultT]]: ...
+) -> Callable[[Transaction[ArgsP, ResultT]], Transaction[ArgsP, ResultT]]: ...
 
 
 def retry_when_busy(
-    transaction: Transaction[P, ResultT] | None = None,
+    transaction: Transaction[ArgsP, ResultT] | None = None,
     /,
     *,
     before_retry: Callable[[], Awaitable[object]] | None = None,
-) -> Transaction[P, ResultT] | Callable[[Transaction[P, ResultT]], Transaction[P, ResultT]]:
+) -> (
+    Transaction[ArgsP, ResultT]
+    | Callable[[Transaction[ArgsP, ResultT]], Transaction[ArgsP, ResultT]]
+):
     """Decorate a function that is one transaction: run it again from its start when it was busy.
 
     The function opens its own session, so that nothing of a lost attempt is left in it. Use it as
     `@retry_when_busy`, or as `@retry_when_busy(before_retry=...)` to clear the way first.
     """
 
-    def decorate(function: Transaction[P, ResultT]) -> Transaction[P, ResultT]:
+    def decorate(function: Transaction[ArgsP, ResultT]) -> Transaction[ArgsP, ResultT]:
         @wraps(function)
-        async def retried(*args: P.args, **kwargs: P.kwargs) -> ResultT:
+        async def retried(*args: ArgsP.args, **kwargs: ArgsP.kwargs) -> ResultT:
             for attempt in range(1, TRIES):
                 try:
                     return await function(*args, **kwargs)

@@ -13,8 +13,7 @@ import pytest
 from siteatlas.catalog import url_copy as stalled_copies
 from siteatlas.catalog.url_copy import COPY_SECONDS
 from siteatlas.processor.steps import terminate_stalled_writers
-from siteatlas.storage.backup import SESSION_SETTINGS
-from siteatlas.storage.engine import APPLICATION_NAME, parse_database_url
+from siteatlas.storage.engine import APPLICATION_NAME, BACKUP_NAME, parse_database_url
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.waiting import wait_until
 
@@ -100,7 +99,7 @@ async def test_a_copy_of_something_else_is_left_alone(
 
 
 @pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize("program", ["pg_restore", SESSION_SETTINGS["application_name"]])
+@pytest.mark.parametrize("program", ["pg_restore", BACKUP_NAME])
 async def test_an_operator_who_restores_the_table_is_left_alone(
     postgres_server: PostgresServer, database_name: str, program: str
 ) -> None:

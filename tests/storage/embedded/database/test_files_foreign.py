@@ -17,7 +17,6 @@ from siteatlas.errors import (
     EmbeddedServerError,
 )
 from siteatlas.storage.embedded.files import (
-    COPIES,
     MAX_READ_BYTES,
     Postmaster,
     ServerUser,
@@ -142,7 +141,7 @@ def test_programs_are_not_copied_through_a_link(foreign: Path, tmp_dir: Path, no
     closed = tmp_dir / "closed"
     closed.mkdir(mode=0o700)
     (closed / "key").touch(mode=0o600)
-    (foreign / COPIES).symlink_to(closed)
+    (foreign / "programs").symlink_to(closed)
     installed = installed_programs().folder.parent
     if nobody.may_enter(installed):
         pytest.skip("the installed programs need no copy")

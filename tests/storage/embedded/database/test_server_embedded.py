@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from siteatlas.storage.embedded import server as deadline
 from siteatlas.storage.embedded.files import Postmaster, process_lives
-from siteatlas.storage.embedded.server import RECOVERING, STARTING, EmbeddedServer
+from siteatlas.storage.embedded.server import EmbeddedServer
 from tests.fixtures.embedded import (
     HOLD_UNTIL_INPUT,
     IS_ROOT,
@@ -32,6 +32,9 @@ from tests.fixtures.embedded import (
     start_client,
 )
 from tests.fixtures.timings import measured
+
+STARTING = "Waiting for PostgreSQL to start"
+RECOVERING = "Waiting for PostgreSQL to recover from a crash"
 
 RELEASE_IN_FORKED_CHILD = HOLD_UNTIL_INPUT.replace(
     'print("ready"',
