@@ -25,7 +25,7 @@ FAST_PROCESSES := $(if $(filter file,$(origin FAST_TESTS)),-n 2,-p no:xdist)
 # Of the acceptance tests, those with several processes, long transactions or large answers.
 POOLED_TESTS ?= $(wildcard tests/*/database) tests/web/test_live.py \
 	tests/acceptance/test_commands.py tests/acceptance/test_changes.py tests/acceptance/test_export.py \
-	tests/acceptance/test_webhooks.py tests/acceptance/test_worker_group.py \
+	tests/acceptance/test_webhooks.py tests/acceptance/test_worker_process.py \
 	--ignore=tests/processor/database/test_publication_unpublished_moves.py \
 	--ignore=tests/processor/database/test_publication_crashes.py \
 	--ignore=tests/storage/database/test_startup_refusals.py --ignore=tests/storage/database/test_startup_pooler_refusals.py

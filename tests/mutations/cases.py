@@ -27,7 +27,7 @@ COMPLETION = "tests/queue/database/test_completion.py"
 PROGRESS = "tests/processor/database/test_processing_progress.py"
 CONNECTION_POOL = "tests/storage/database/test_engine_connection_pool.py"
 MIGRATIONS = "tests/storage/database/test_schema_migrations.py"
-SEED_SCRIPTS = "tests/acceptance/test_seed_scripts.py"
+SEED_SCRIPTS = "tests/acceptance/test_scripts.py"
 
 NEWEST_SESSION = """\
 _newest: list[AsyncSession] = []

@@ -13,7 +13,6 @@ from tests.fixtures.timings import measured
 
 SERVICE = """
 import asyncio, sys, time
-from tests.fixtures.timings import measured
 from siteatlas.cli.terminal.errors import stop_on_signals
 
 async def main():
