@@ -2,8 +2,7 @@
 
 The job is written last but for the number of the feed: its row is locked only briefly, and a worker
 that has lost the job rolls back everything that it wrote before. What must be known before that,
-such as which URLs were removed, is the work of `settlement`. `recount` updates the counters after
-an unpublished scan.
+such as which URLs were removed, is the work of `settlement`.
 """
 
 from __future__ import annotations
@@ -76,112 +75,9 @@ from siteatlas.storage.models import (
 from siteatlas.storage.session import AsyncSession, get_job_session, retry_when_busy
 from siteatlas.text import storable
 
-# Comparing takes time that grows faster than the number of lines; no event waits long for it.
-MAX_COMPARED_LINES = 2_000
+MAX_LISTED_SITEMAPS = 100
 MAX_DIFF_LINES = 200
 MAX_DIFF_CHARS = 10_000
-MAX_TEXT_CHARS = 1_000_000
-# By RFC 9309 the site then has no robots.txt.
-NO_FILE = range(400, 500)
-
-
-def robots_text(event: RobotsRead) -> RobotsText | None:
-    """The text of a robots.txt that was read; None if it could not be read."""
-    missing = event.http_status in NO_FILE
-    content = "" if missing else event.text
-    if content is None or event.error_code is not None:
-        return None
-    try:
-        origin = parse_url(event.url).origin
-    except AddressError:
-        return None
-    return RobotsText(origin, storable(content, MAX_TEXT_CHARS), event.http_status, event.truncated)
-
-
-def robots_event_data(change: RobotsChange, text: RobotsText) -> dict[str, Any]:
-    """The data of a `robots_changed` event."""
-    before, after = change.before.splitlines(), text.content.splitlines()
-    data: dict[str, Any] = {
-        "origin": text.origin,
-        "lines_before": len(before),
-        "lines_after": len(after),
-        "http_status_before": change.http_status_before,
-        "http_status": text.http_status,
-    }
-    if max(len(before), len(after)) > MAX_COMPARED_LINES:
-        return data | {"diff": None, "diff_truncated": True}
-    lines = list(unified_diff(before, after, "before", "after", n=1, lineterm=""))
-    diff = "\n".join(lines[:MAX_DIFF_LINES])
-    is_cut = len(lines) > MAX_DIFF_LINES or len(diff) > MAX_DIFF_CHARS
-    return data | {"diff": diff[:MAX_DIFF_CHARS], "diff_truncated": is_cut}
-
-
-@dataclass(frozen=True, slots=True)
-class EventWriter:
-    """Writes the events of one scan. Without a baseline there are no events of documents."""
-
-    session: AsyncSession
-    scan_id: int
-    domain_id: UUID
-    summary: ScanSummary
-
-    async def write_document_events(self, decision: RemovalDecision, *, is_baseline: bool) -> None:
-        """Documents that came, came back or are gone, and baselines."""
-        if is_baseline:
-            await add_baselines(self.session, self.scan_id)
-        elif self.summary.has_baseline and self.summary.silent:
-            ids = await report_silent_reads(self.session, self.scan_id, self.domain_id)
-            await self._add(FeedEventKind.BASELINE, ids)
-        # Afterwards, because a document that is reported now has no silent read to report.
-        appeared = await self._appeared_documents()
-        left = await mark_gone(self.session, list(decision.gone))
-        if self.summary.has_baseline:
-            await self._add(FeedEventKind.SITEMAP_ADDED, appeared)
-            await self._add_gone(decision.gone, left)
-
-    async def _appeared_documents(self) -> list[UUID]:
-        """The documents that were gone and are back, and those that were never reported."""
-        appeared: list[UUID] = []
-        if self.summary.returned:
-            appeared += await mark_returned(self.session, self.domain_id, self.scan_id)
-        if self.summary.new:
-            new = await report_new_documents(self.session, self.scan_id)
-            appeared += [document for document in new if document not in appeared]
-        return appeared
-
-    async def _add_gone(self, gone: Mapping[UUID, RemovalEvidence], left: list[UUID]) -> None:
-        """Write `sitemap_gone` with the evidence for each document."""
-        for evidence in set(gone.values()):
-            ids = [document for document in left if gone[document] is evidence]
-            await self._add(FeedEventKind.SITEMAP_GONE, ids, evidence=evidence.value)
-
-    async def write_domain_events(
-        self, decision: RemovalDecision, origin: str | None, robots: tuple[RobotsRead, ...]
-    ) -> None:
-        """Held removals, another origin, and another robots.txt."""
-        new_hold = self.summary.removals_held_since is None and decision.held.count > 0
-        if new_hold and self.summary.has_baseline:
-            await self._add_of_domain(FeedEventKind.REMOVALS_HELD, decision.held.data())
-        before = self.summary.origin
-        if origin is not None and before is not None and origin != before:
-            addresses = {"before": before, "after": origin}
-            await self._add_of_domain(FeedEventKind.ORIGIN_CHANGED, addresses)
-        for text in filter(None, map(robots_text, robots)):
-            change = await record_robots(self.session, self.domain_id, text)
-            if change is not None:
-                data = robots_event_data(change, text)
-                await self._add_of_domain(FeedEventKind.ROBOTS_CHANGED, data)
-
-    async def _add(self, kind: FeedEventKind, ids: list[UUID], **data: str) -> None:
-        await add_document_events(self.session, self.scan_id, kind, ids, data)
-
-    async def _add_of_domain(self, kind: FeedEventKind, data: Mapping[str, object]) -> None:
-        await add_domain_event(self.session, self.scan_id, self.domain_id, kind, data)
-
-
-MAX_LISTED_SITEMAPS = 100
-# So many URLs are counted in the final transaction, in a few milliseconds.
-FEW_URLS = 20_000
 
 Result = tuple[JobStatus, dict[str, Any]]
 
@@ -272,7 +168,8 @@ class FinalTransaction:
     def _needs_settling(self, summary: ScanSummary) -> bool:
         """Whether anything changed or may have vanished; if not, one transaction publishes."""
         may_vanish = self.steps.claim.document is None and summary.unread
-        must_count = _must_count(summary) and summary.stored_urls > FEW_URLS
+        # So many URLs are counted in the final transaction, in a few milliseconds.
+        must_count = _must_count(summary) and summary.stored_urls > 20_000
         return bool(
             summary.has_changes
             or summary.has_leftovers
@@ -286,7 +183,6 @@ class FinalTransaction:
     async def _publish(
         self, session: AsyncSession, summary: ScanSummary, settled: Settled
     ) -> Result:
-        """Write events, counters and the status of the job, then the number of the scan."""
         claim, scan, reasons = self.steps.claim, self.end.scan, self.finished.reasons
         is_complete = self.end.is_full and settled.incomplete <= settled.decision.gone.keys()
         is_complete = is_complete and (bool(settled.incomplete) or not summary.incomplete)
@@ -363,7 +259,6 @@ def _scope(claim: Claim, reasons: Collection[str]) -> ScanScope:
 def _result(
     claim: Claim, scan: OpenedScan, publication: Publication, largest: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The `result_data` of a job whose scan is published: what this scan has read."""
     read = publication.read
     return {
         "domain": scan.domain,
@@ -378,6 +273,100 @@ def _result(
         "sitemaps": largest,
         "sitemaps_truncated": read.sitemaps > len(largest),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class EventWriter:
+    """Writes the events of one scan. Without a baseline there are no events of documents."""
+
+    session: AsyncSession
+    scan_id: int
+    domain_id: UUID
+    summary: ScanSummary
+
+    async def write_document_events(self, decision: RemovalDecision, *, is_baseline: bool) -> None:
+        """Documents that came, came back or are gone, and baselines."""
+        if is_baseline:
+            await add_baselines(self.session, self.scan_id)
+        elif self.summary.has_baseline and self.summary.silent:
+            ids = await report_silent_reads(self.session, self.scan_id, self.domain_id)
+            await self._add(FeedEventKind.BASELINE, ids)
+        # Afterwards, because a document that is reported now has no silent read to report.
+        appeared = await self._appeared_documents()
+        left = await mark_gone(self.session, list(decision.gone))
+        if self.summary.has_baseline:
+            await self._add(FeedEventKind.SITEMAP_ADDED, appeared)
+            await self._add_gone(decision.gone, left)
+
+    async def _appeared_documents(self) -> list[UUID]:
+        appeared: list[UUID] = []
+        if self.summary.returned:
+            appeared += await mark_returned(self.session, self.domain_id, self.scan_id)
+        if self.summary.new:
+            new = await report_new_documents(self.session, self.scan_id)
+            appeared += [document for document in new if document not in appeared]
+        return appeared
+
+    async def _add_gone(self, gone: Mapping[UUID, RemovalEvidence], left: list[UUID]) -> None:
+        for evidence in set(gone.values()):
+            ids = [document for document in left if gone[document] is evidence]
+            await self._add(FeedEventKind.SITEMAP_GONE, ids, evidence=evidence.value)
+
+    async def write_domain_events(
+        self, decision: RemovalDecision, origin: str | None, robots: tuple[RobotsRead, ...]
+    ) -> None:
+        """Held removals, another origin, and another robots.txt."""
+        new_hold = self.summary.removals_held_since is None and decision.held.count > 0
+        if new_hold and self.summary.has_baseline:
+            await self._add_of_domain(FeedEventKind.REMOVALS_HELD, decision.held.data())
+        before = self.summary.origin
+        if origin is not None and before is not None and origin != before:
+            addresses = {"before": before, "after": origin}
+            await self._add_of_domain(FeedEventKind.ORIGIN_CHANGED, addresses)
+        for text in filter(None, map(robots_text, robots)):
+            change = await record_robots(self.session, self.domain_id, text)
+            if change is not None:
+                data = robots_event_data(change, text)
+                await self._add_of_domain(FeedEventKind.ROBOTS_CHANGED, data)
+
+    async def _add(self, kind: FeedEventKind, ids: list[UUID], **data: str) -> None:
+        await add_document_events(self.session, self.scan_id, kind, ids, data)
+
+    async def _add_of_domain(self, kind: FeedEventKind, data: Mapping[str, object]) -> None:
+        await add_domain_event(self.session, self.scan_id, self.domain_id, kind, data)
+
+
+def robots_text(event: RobotsRead) -> RobotsText | None:
+    """The text of a robots.txt that was read; None if it could not be read."""
+    # By RFC 9309 the site then has no robots.txt.
+    missing = event.http_status in range(400, 500)
+    content = "" if missing else event.text
+    if content is None or event.error_code is not None:
+        return None
+    try:
+        origin = parse_url(event.url).origin
+    except AddressError:
+        return None
+    return RobotsText(origin, storable(content, 1_000_000), event.http_status, event.truncated)
+
+
+def robots_event_data(change: RobotsChange, text: RobotsText) -> dict[str, Any]:
+    """The data of a `robots_changed` event."""
+    before, after = change.before.splitlines(), text.content.splitlines()
+    data: dict[str, Any] = {
+        "origin": text.origin,
+        "lines_before": len(before),
+        "lines_after": len(after),
+        "http_status_before": change.http_status_before,
+        "http_status": text.http_status,
+    }
+    # Comparing takes time that grows faster than the number of lines; no event waits long for it.
+    if max(len(before), len(after)) > 2_000:
+        return data | {"diff": None, "diff_truncated": True}
+    lines = list(unified_diff(before, after, "before", "after", n=1, lineterm=""))
+    diff = "\n".join(lines[:MAX_DIFF_LINES])
+    is_cut = len(lines) > MAX_DIFF_LINES or len(diff) > MAX_DIFF_CHARS
+    return data | {"diff": diff[:MAX_DIFF_CHARS], "diff_truncated": is_cut}
 
 
 @retry_when_busy
@@ -427,20 +416,6 @@ def _require_predicted_status(status: JobStatus, expected: JobStatus) -> JobStat
     return status
 
 
-@retry_when_busy
-async def count_releases_with_own_session(claim: Claim, reasons: Collection[str]) -> int:
-    """For the processor: how many attempts in a row were released for one of these reasons."""
-    async with get_job_session() as session, session.begin():
-        return await count_releases(session, claim.id, reasons)
-
-
-@retry_when_busy
-async def count_snoozes_with_own_session(claim: Claim) -> int:
-    """For the processor: how many times the job was snoozed since a document of it was read."""
-    async with get_job_session() as session, session.begin():
-        return await count_snoozes(session, claim)
-
-
 async def end_scan_with_job(
     session: AsyncSession, job_id: int, domain_id: UUID | None, status: JobStatus, code: str | None
 ) -> None:
@@ -462,3 +437,17 @@ async def announce_failed_job(
     """
     if status is JobStatus.FAILED and domain_id is not None and code is not None:
         await announce_failure(session, domain_id, job_id, code)
+
+
+@retry_when_busy
+async def count_releases_with_own_session(claim: Claim, reasons: Collection[str]) -> int:
+    """For the processor: how many attempts in a row were released for one of these reasons."""
+    async with get_job_session() as session, session.begin():
+        return await count_releases(session, claim.id, reasons)
+
+
+@retry_when_busy
+async def count_snoozes_with_own_session(claim: Claim) -> int:
+    """For the processor: how many times the job was snoozed since a document of it was read."""
+    async with get_job_session() as session, session.begin():
+        return await count_snoozes(session, claim)

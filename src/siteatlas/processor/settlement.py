@@ -67,10 +67,15 @@ from siteatlas.scanner.problem_codes import ProblemCode, ProblemGroup
 from siteatlas.storage.models import RemovalEvidence, SitemapScanState
 from siteatlas.storage.session import AsyncSession
 
-# A complete scan may remove so many URLs at once, however small the site.
-FEW_URLS = 20
-MAX_NAMED_DOCUMENTS = 20
+log = get_logger("processor")
+
+MAX_PROBES = 100
+NOT_FOUND = (404, 410)
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+Probe = Callable[[Iterable[str]], AsyncIterator[DocumentProbe]]
+IsOtherDocument = Callable[[str, UUID], Awaitable[bool]]
+RequestDocuments = Callable[[Iterable[str]], AsyncGenerator[DocumentProbe, None]]
 
 
 class HoldReason(StrEnum):
@@ -137,7 +142,7 @@ class HeldRemovals:
 
     def data(self) -> dict[str, Any]:
         """The data of a `removals_held` event."""
-        named = list(self.documents.items())[:MAX_NAMED_DOCUMENTS]
+        named = list(self.documents.items())[:20]
         documents = [{"sitemap": url, "reason": reason.value} for url, reason in named]
         more = len(self.documents) - len(named)
         return {"count": self.count, "documents": documents, "more_documents": more}
@@ -155,268 +160,6 @@ class RemovalDecision:
         """The documents that are gone, with the evidence."""
         whole = (removal for removal in self.removals if removal.missing_scan_id is None)
         return {removal.sitemap_id: removal.evidence for removal in whole}
-
-
-def decide_removals(facts: RemovalFacts, rules: RemovalRules) -> RemovalDecision:
-    """Decide about every missing URL and every vanished document of a site."""
-    gone = {doc.id: proof for doc in facts.vanished if (proof := _gone(doc, facts, rules))}
-    staying = [doc for doc in facts.vanished if doc.id not in gone]
-    others = [*facts.oldest_reads, *(_as_read(doc) for doc in staying)]
-    removals = [_of_document(doc, gone[doc.id]) for doc in facts.vanished if doc.id in gone]
-    held, documents = sum(doc.url_count for doc in staying), _vanished_urls(staying)
-    is_complete = facts.is_full_scan and set(facts.incomplete) <= gone.keys()
-    for urls in facts.missing:
-        if urls.sitemap_id in gone:
-            continue
-        at_once = is_complete and may_remove_at_once(facts.leaving, facts.url_count)
-        evidence = _proof(urls, others, facts.now, rules, at_once=at_once and not urls.is_empty)
-        if evidence is not None:
-            removals.append(_of_missing(urls, evidence))
-        elif urls.sitemap_id not in {doc.id for doc in staying}:
-            held += urls.count
-            documents |= _in_the_way(urls, others, facts)
-    return RemovalDecision(tuple(removals), HeldRemovals(held, documents))
-
-
-def may_remove_at_once(leaving: int, url_count: int) -> bool:
-    """Whether one complete scan may remove so many of the URLs of a site."""
-    return leaving <= FEW_URLS or 2 * leaving <= url_count
-
-
-def _gone(
-    document: VanishedDocument, facts: RemovalFacts, rules: RemovalRules
-) -> RemovalEvidence | None:
-    """The evidence that a vanished document is gone; None if there is not enough."""
-    if rules.released:
-        return RemovalEvidence.RELEASED
-    age = facts.now - document.vanished_at
-    since = document.scan_started_at or document.vanished_at
-    confirmed = document.again and age >= rules.confirm_after
-    if confirmed and not _unread_since(since, facts.oldest_reads):
-        return RemovalEvidence.CONFIRMED
-    return RemovalEvidence.TIMEOUT if age >= rules.hold_at_most else None
-
-
-def _proof(
-    urls: MissingUrls,
-    others: Iterable[ReadDocument],
-    now: datetime,
-    rules: RemovalRules,
-    *,
-    at_once: bool,
-) -> RemovalEvidence | None:
-    """The evidence that missing URLs were removed; None if there is not enough.
-
-    `at_once`: a single scan is enough.
-    """
-    if rules.released:
-        return RemovalEvidence.RELEASED
-    missed_at = urls.missed_at or LONG_AGO
-    if not _unread_since(urls.scan_started_at or missed_at, others):
-        if _is_confirmed(urls, missed_at, rules):
-            return RemovalEvidence.CONFIRMED
-        if at_once:
-            return RemovalEvidence.COMPLETE
-    return RemovalEvidence.TIMEOUT if now - missed_at >= rules.hold_at_most else None
-
-
-def _is_confirmed(urls: MissingUrls, missed_at: datetime, rules: RemovalRules) -> bool:
-    """Whether a later read of the document missed the URLs again."""
-    last = urls.last_complete_at
-    return last is not None and last - missed_at >= rules.confirm_after
-
-
-def _unread_since(moment: datetime, documents: Iterable[ReadDocument]) -> list[ReadDocument]:
-    """The documents that were not read completely at or after a moment."""
-    return [doc for doc in documents if (doc.last_complete_at or LONG_AGO) < moment]
-
-
-def _in_the_way(
-    urls: MissingUrls, others: Iterable[ReadDocument], facts: RemovalFacts
-) -> dict[str, HoldReason]:
-    """The documents because of which missing URLs are held."""
-    unread = _unread_since(urls.scan_started_at or urls.missed_at or LONG_AGO, others)
-    vanished = {doc.url for doc in facts.vanished}
-    if unread:
-        return {
-            doc.url: HoldReason.VANISHED if doc.url in vanished else HoldReason.UNREAD
-            for doc in unread
-        }
-    return {urls.sitemap: HoldReason.EMPTY if urls.is_empty else HoldReason.UNCONFIRMED}
-
-
-def _vanished_urls(documents: Iterable[VanishedDocument]) -> dict[str, HoldReason]:
-    """The vanished documents whose URLs are held."""
-    return {doc.url: HoldReason.VANISHED for doc in documents if doc.url_count}
-
-
-def _as_read(document: VanishedDocument) -> ReadDocument:
-    return ReadDocument(document.id, document.url, document.last_complete_at)
-
-
-def _of_document(document: VanishedDocument, evidence: RemovalEvidence) -> Removal:
-    return Removal(
-        document.id, None, evidence, document.last_complete_at, not_after=document.vanished_at
-    )
-
-
-def _of_missing(urls: MissingUrls, evidence: RemovalEvidence) -> Removal:
-    return Removal(
-        urls.sitemap_id, urls.scan_id, evidence, urls.last_seen_at, not_after=urls.missed_at
-    )
-
-
-def dump_decision(decision: RemovalDecision) -> dict[str, Any]:
-    """The decision as JSON."""
-    return {
-        "removals": [
-            {
-                "sitemap_id": str(removal.sitemap_id),
-                "missing_scan_id": removal.missing_scan_id,
-                "evidence": removal.evidence.value,
-                "not_before": _dump_time(removal.not_before),
-                "not_after": _dump_time(removal.not_after),
-            }
-            for removal in decision.removals
-        ],
-        "held": decision.held.count,
-        "documents": {url: reason.value for url, reason in decision.held.documents.items()},
-    }
-
-
-def load_decision_from(stored: dict[str, Any]) -> RemovalDecision:
-    """The decision that was stored."""
-    removals = tuple(
-        Removal(
-            UUID(row["sitemap_id"]),
-            row["missing_scan_id"],
-            RemovalEvidence(row["evidence"]),
-            _load_time(row["not_before"]),
-            _load_time(row["not_after"]),
-        )
-        for row in stored["removals"]
-    )
-    documents = {url: HoldReason(reason) for url, reason in stored["documents"].items()}
-    return RemovalDecision(removals, HeldRemovals(stored["held"], documents))
-
-
-def _dump_time(moment: datetime | None) -> str | None:
-    return moment.isoformat() if moment else None
-
-
-def _load_time(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
-
-
-NOT_FOUND = (404, 410)
-MAX_PROBES = 100
-# Places that are read in every scan of a site, so that silence means something.
-NAMING_METHODS = (DiscoveryMethod.ROBOTS_TXT, DiscoveryMethod.SITEMAP_INDEX)
-
-Probe = Callable[[Iterable[str]], AsyncIterator[DocumentProbe]]
-IsOtherDocument = Callable[[str, UUID], Awaitable[bool]]
-
-
-@dataclass(slots=True)
-class VanishedDocuments:
-    """The documents that a scan found vanished; `not_found` are those that answered 404 or 410."""
-
-    ids: set[UUID] = field(default_factory=set)
-    not_found: set[UUID] = field(default_factory=set)
-
-    def add(self, document: UnreadDocument, *, found: bool) -> None:
-        """Note a vanished document."""
-        self.ids.add(document.id)
-        if not found:
-            self.not_found.add(document.id)
-
-
-@dataclass(frozen=True, slots=True)
-class VanishingSearch:
-    """One search. `sees_all_names`: the scan read robots.txt and met no limit."""
-
-    documents: Sequence[UnreadDocument]
-    parents: Sequence[ParentLink]
-    sees_all_names: bool
-    probe: Probe
-    is_other_document: IsOtherDocument
-
-    async def run(self) -> VanishedDocuments:
-        """The vanished documents. Children follow their index, so this takes several rounds."""
-        vanished = VanishedDocuments()
-        for document in self.documents:
-            if _was_not_found(document):
-                vanished.add(document, found=False)
-        asked: set[UUID] = set()
-        while unnamed := self._unnamed(vanished, asked):
-            vanished.ids |= {document.id for document in unnamed if _needs_no_answer(document)}
-            to_ask = [document for document in unnamed if document.id not in vanished.ids]
-            to_ask = to_ask[: MAX_PROBES - len(asked)]
-            if not to_ask and not any(_needs_no_answer(document) for document in unnamed):
-                break
-            asked |= {document.id for document in to_ask}
-            await self._ask(to_ask, vanished)
-        # Beyond the limit of requests, those asked by an earlier scan.
-        vanished.ids |= {
-            document.id
-            for document in self._unnamed(vanished, asked)
-            if document.vanished_at is not None
-        }
-        return vanished
-
-    def _unnamed(self, vanished: VanishedDocuments, asked: set[UUID]) -> list[UnreadDocument]:
-        """The documents to ask: nothing names them any more, or they may redirect to others."""
-        if not self.sees_all_names:
-            return []
-        named = {
-            link.child_id
-            for link in self.parents
-            if not (link.is_read or link.is_gone or link.parent_id in vanished.ids)
-        }
-        return [
-            document
-            for document in self.documents
-            if document.id not in vanished.ids | asked
-            and _may_have_vanished(document)
-            and document.id not in named
-        ]
-
-    async def _ask(self, documents: Sequence[UnreadDocument], vanished: VanishedDocuments) -> None:
-        """Request documents once, and note those that have vanished."""
-        by_url = {document.requested_url or document.url: document for document in documents}
-        async for answer in self.probe(list(by_url)):
-            document = by_url[answer.url]
-            if answer.http_status in NOT_FOUND:
-                vanished.add(document, found=False)
-            elif answer.error_code is None and await self._is_left(document, answer.final_url):
-                vanished.add(document, found=True)
-
-    async def _is_left(self, document: UnreadDocument, final_url: str) -> bool:
-        """Whether a document that is still there does not belong to the site any more."""
-        if final_url != document.url and await self.is_other_document(final_url, document.id):
-            return True
-        return document.state is None and document.discovery_method in NAMING_METHODS
-
-
-def _was_not_found(document: UnreadDocument) -> bool:
-    """Whether the scan requested the document and got 404 or 410."""
-    if document.state is None:
-        return document.candidate_status in NOT_FOUND
-    return document.state is SitemapScanState.UNREAD and document.http_status in NOT_FOUND
-
-
-def _needs_no_answer(document: UnreadDocument) -> bool:
-    """Whether a document that nothing names has vanished, whatever it would answer."""
-    given_up = document.discovery_method == DiscoveryMethod.MANUAL
-    return document.state is None and (given_up or document.last_complete_at is None)
-
-
-def _may_have_vanished(document: UnreadDocument) -> bool:
-    """Whether the scan never came to the document; a fault of it proves nothing."""
-    return document.state is None or document.error_code == NOT_ASKED
-
-
-log = get_logger("processor")
 
 
 class Classify(Protocol):
@@ -457,6 +200,36 @@ class Settled:
     distinct_urls: int | None = None
 
 
+def end_of_scan(
+    steps: FencedSteps,
+    scan: OpenedScan,
+    finished: FinishedScan,
+    rules: RemovalRules,
+    request_documents: RequestDocuments,
+    failure: NoSitemap | None,
+) -> ScanEnd:
+    """What the end of a scan depends on besides its rows."""
+    limits = {code.value for code in ProblemCode if code.group is ProblemGroup.SCAN}
+    met_no_limit = limits.isdisjoint(finished.reasons)
+    covers_site = steps.claim.document is None and met_no_limit
+    robots_read = any(robots.error_code is None for robots in finished.robots)
+
+    async def probe(urls: Iterable[str]) -> AsyncIterator[DocumentProbe]:
+        async with aclosing(request_documents(urls)) as answers:
+            async for answer in answers:
+                steps.activity.record_event()
+                yield answer
+
+    return ScanEnd(
+        scan,
+        rules,
+        probe,
+        is_full=covers_site and failure is None,
+        sees_all_names=covers_site and robots_read,
+        failure=failure,
+    )
+
+
 class Settlement:
     """Settles one scan; `run` is called once."""
 
@@ -483,7 +256,6 @@ class Settlement:
         return Settled(decision, changes, incomplete)
 
     async def _take_over_changes(self) -> None:
-        """Take over what scans left that ended without being published."""
         if not self._summary.has_leftovers:
             return
         for old_scan in await self._steps.read(
@@ -494,14 +266,12 @@ class Settlement:
                 pass
 
     async def _classify(self, classify: Classify) -> None:
-        """Classify the changes of the scan, batch by batch."""
         what = await self._steps.read(self._plan_classification)
         position: ChangePosition | None = FIRST
         while position is not None:
             position = await self._steps.run(partial(classify, of=what, after=position))
 
     async def _plan_classification(self, session: AsyncSession) -> Classification:
-        """How to classify, by the number of changes and the size of the site."""
         changes = await count_changes(session, self._scan_id)
         size = await load_site_size(session, self._domain_id)
         lookup = size.lookup(sum(changes.by_kind.values()))
@@ -511,7 +281,6 @@ class Settlement:
         return await self._steps.read(partial(count_changes, scan_id=self._scan_id))
 
     async def _find_vanished(self) -> list[VanishedDocument]:
-        """Find the vanished documents and mark them."""
         documents = await self._load_unread()
         if not documents:
             return []
@@ -587,7 +356,6 @@ class Settlement:
         vanished: list[VanishedDocument],
         incomplete: frozenset[UUID],
     ) -> RemovalFacts:
-        """Load what the decision depends on."""
         oldest = await self._steps.read(
             partial(load_oldest_reads, domain_id=self._domain_id, but=[doc.id for doc in vanished])
         )
@@ -604,7 +372,6 @@ class Settlement:
         )
 
     async def _url_count(self) -> int:
-        """How many different URLs the site had before this scan."""
         known = self._summary.last_distinct
         if known is not None and self._summary.has_baseline and not self._summary.silent:
             return known
@@ -630,7 +397,6 @@ class Settlement:
         return await self._steps.read(count)
 
     async def _remove(self, removals: Sequence[Removal]) -> None:
-        """Write the removals, batch by batch."""
         missing = [removal for removal in removals if removal.missing_scan_id is not None]
         whole = [removal for removal in removals if removal.missing_scan_id is None]
         for alike in (missing, whole):
@@ -663,35 +429,248 @@ def _vanished(
     )
 
 
-SCAN_LIMITS = frozenset(code.value for code in ProblemCode if code.group is ProblemGroup.SCAN)
+@dataclass(slots=True)
+class VanishedDocuments:
+    """The documents that a scan found vanished; `not_found` are those that answered 404 or 410."""
 
-RequestDocuments = Callable[[Iterable[str]], AsyncGenerator[DocumentProbe, None]]
+    ids: set[UUID] = field(default_factory=set)
+    not_found: set[UUID] = field(default_factory=set)
+
+    def add(self, document: UnreadDocument, *, found: bool) -> None:
+        """Note a vanished document."""
+        self.ids.add(document.id)
+        if not found:
+            self.not_found.add(document.id)
 
 
-def end_of_scan(
-    steps: FencedSteps,
-    scan: OpenedScan,
-    finished: FinishedScan,
+@dataclass(frozen=True, slots=True)
+class VanishingSearch:
+    """One search. `sees_all_names`: the scan read robots.txt and met no limit."""
+
+    documents: Sequence[UnreadDocument]
+    parents: Sequence[ParentLink]
+    sees_all_names: bool
+    probe: Probe
+    is_other_document: IsOtherDocument
+
+    async def run(self) -> VanishedDocuments:
+        """The vanished documents. Children follow their index, so this takes several rounds."""
+        vanished = VanishedDocuments()
+        for document in self.documents:
+            if _was_not_found(document):
+                vanished.add(document, found=False)
+        asked: set[UUID] = set()
+        while unnamed := self._unnamed(vanished, asked):
+            vanished.ids |= {document.id for document in unnamed if _needs_no_answer(document)}
+            to_ask = [document for document in unnamed if document.id not in vanished.ids]
+            to_ask = to_ask[: MAX_PROBES - len(asked)]
+            if not to_ask and not any(_needs_no_answer(document) for document in unnamed):
+                break
+            asked |= {document.id for document in to_ask}
+            await self._ask(to_ask, vanished)
+        # Beyond the limit of requests, those asked by an earlier scan.
+        vanished.ids |= {
+            document.id
+            for document in self._unnamed(vanished, asked)
+            if document.vanished_at is not None
+        }
+        return vanished
+
+    def _unnamed(self, vanished: VanishedDocuments, asked: set[UUID]) -> list[UnreadDocument]:
+        """The documents to ask: nothing names them any more, or they may redirect to others."""
+        if not self.sees_all_names:
+            return []
+        named = {
+            link.child_id
+            for link in self.parents
+            if not (link.is_read or link.is_gone or link.parent_id in vanished.ids)
+        }
+        return [
+            document
+            for document in self.documents
+            if document.id not in vanished.ids | asked
+            and _may_have_vanished(document)
+            and document.id not in named
+        ]
+
+    async def _ask(self, documents: Sequence[UnreadDocument], vanished: VanishedDocuments) -> None:
+        by_url = {document.requested_url or document.url: document for document in documents}
+        async for answer in self.probe(list(by_url)):
+            document = by_url[answer.url]
+            if answer.http_status in NOT_FOUND:
+                vanished.add(document, found=False)
+            elif answer.error_code is None and await self._is_left(document, answer.final_url):
+                vanished.add(document, found=True)
+
+    async def _is_left(self, document: UnreadDocument, final_url: str) -> bool:
+        """Whether a document that is still there does not belong to the site any more."""
+        if final_url != document.url and await self.is_other_document(final_url, document.id):
+            return True
+        # Places that are read in every scan of a site, so that silence means something.
+        naming = (DiscoveryMethod.ROBOTS_TXT, DiscoveryMethod.SITEMAP_INDEX)
+        return document.state is None and document.discovery_method in naming
+
+
+def _was_not_found(document: UnreadDocument) -> bool:
+    if document.state is None:
+        return document.candidate_status in NOT_FOUND
+    return document.state is SitemapScanState.UNREAD and document.http_status in NOT_FOUND
+
+
+def _needs_no_answer(document: UnreadDocument) -> bool:
+    """Whether a document that nothing names has vanished, whatever it would answer."""
+    given_up = document.discovery_method == DiscoveryMethod.MANUAL
+    return document.state is None and (given_up or document.last_complete_at is None)
+
+
+def _may_have_vanished(document: UnreadDocument) -> bool:
+    """Whether the scan never came to the document; a fault of it proves nothing."""
+    return document.state is None or document.error_code == NOT_ASKED
+
+
+def decide_removals(facts: RemovalFacts, rules: RemovalRules) -> RemovalDecision:
+    """Decide about every missing URL and every vanished document of a site."""
+    gone = {doc.id: proof for doc in facts.vanished if (proof := _gone(doc, facts, rules))}
+    staying = [doc for doc in facts.vanished if doc.id not in gone]
+    others = [*facts.oldest_reads, *(_as_read(doc) for doc in staying)]
+    removals = [_of_document(doc, gone[doc.id]) for doc in facts.vanished if doc.id in gone]
+    held, documents = sum(doc.url_count for doc in staying), _vanished_urls(staying)
+    is_complete = facts.is_full_scan and set(facts.incomplete) <= gone.keys()
+    for urls in facts.missing:
+        if urls.sitemap_id in gone:
+            continue
+        at_once = is_complete and may_remove_at_once(facts.leaving, facts.url_count)
+        evidence = _proof(urls, others, facts.now, rules, at_once=at_once and not urls.is_empty)
+        if evidence is not None:
+            removals.append(_of_missing(urls, evidence))
+        elif urls.sitemap_id not in {doc.id for doc in staying}:
+            held += urls.count
+            documents |= _in_the_way(urls, others, facts)
+    return RemovalDecision(tuple(removals), HeldRemovals(held, documents))
+
+
+def may_remove_at_once(leaving: int, url_count: int) -> bool:
+    """Whether one complete scan may remove so many of the URLs of a site."""
+    # A complete scan may remove so many URLs at once, however small the site.
+    return leaving <= 20 or 2 * leaving <= url_count
+
+
+def _gone(
+    document: VanishedDocument, facts: RemovalFacts, rules: RemovalRules
+) -> RemovalEvidence | None:
+    """The evidence that a vanished document is gone; None if there is not enough."""
+    if rules.released:
+        return RemovalEvidence.RELEASED
+    age = facts.now - document.vanished_at
+    since = document.scan_started_at or document.vanished_at
+    confirmed = document.again and age >= rules.confirm_after
+    if confirmed and not _unread_since(since, facts.oldest_reads):
+        return RemovalEvidence.CONFIRMED
+    return RemovalEvidence.TIMEOUT if age >= rules.hold_at_most else None
+
+
+def _proof(
+    urls: MissingUrls,
+    others: Iterable[ReadDocument],
+    now: datetime,
     rules: RemovalRules,
-    request_documents: RequestDocuments,
-    failure: NoSitemap | None,
-) -> ScanEnd:
-    """What the end of a scan depends on besides its rows."""
-    met_no_limit = not SCAN_LIMITS.intersection(finished.reasons)
-    covers_site = steps.claim.document is None and met_no_limit
-    robots_read = any(robots.error_code is None for robots in finished.robots)
+    *,
+    at_once: bool,
+) -> RemovalEvidence | None:
+    """The evidence that missing URLs were removed; None if there is not enough.
 
-    async def probe(urls: Iterable[str]) -> AsyncIterator[DocumentProbe]:
-        async with aclosing(request_documents(urls)) as answers:
-            async for answer in answers:
-                steps.activity.record_event()
-                yield answer
+    `at_once`: a single scan is enough.
+    """
+    if rules.released:
+        return RemovalEvidence.RELEASED
+    missed_at = urls.missed_at or LONG_AGO
+    if not _unread_since(urls.scan_started_at or missed_at, others):
+        if _is_confirmed(urls, missed_at, rules):
+            return RemovalEvidence.CONFIRMED
+        if at_once:
+            return RemovalEvidence.COMPLETE
+    return RemovalEvidence.TIMEOUT if now - missed_at >= rules.hold_at_most else None
 
-    return ScanEnd(
-        scan,
-        rules,
-        probe,
-        is_full=covers_site and failure is None,
-        sees_all_names=covers_site and robots_read,
-        failure=failure,
+
+def _is_confirmed(urls: MissingUrls, missed_at: datetime, rules: RemovalRules) -> bool:
+    last = urls.last_complete_at
+    return last is not None and last - missed_at >= rules.confirm_after
+
+
+def _unread_since(moment: datetime, documents: Iterable[ReadDocument]) -> list[ReadDocument]:
+    return [doc for doc in documents if (doc.last_complete_at or LONG_AGO) < moment]
+
+
+def _in_the_way(
+    urls: MissingUrls, others: Iterable[ReadDocument], facts: RemovalFacts
+) -> dict[str, HoldReason]:
+    unread = _unread_since(urls.scan_started_at or urls.missed_at or LONG_AGO, others)
+    vanished = {doc.url for doc in facts.vanished}
+    if unread:
+        return {
+            doc.url: HoldReason.VANISHED if doc.url in vanished else HoldReason.UNREAD
+            for doc in unread
+        }
+    return {urls.sitemap: HoldReason.EMPTY if urls.is_empty else HoldReason.UNCONFIRMED}
+
+
+def _vanished_urls(documents: Iterable[VanishedDocument]) -> dict[str, HoldReason]:
+    return {doc.url: HoldReason.VANISHED for doc in documents if doc.url_count}
+
+
+def _as_read(document: VanishedDocument) -> ReadDocument:
+    return ReadDocument(document.id, document.url, document.last_complete_at)
+
+
+def _of_document(document: VanishedDocument, evidence: RemovalEvidence) -> Removal:
+    return Removal(
+        document.id, None, evidence, document.last_complete_at, not_after=document.vanished_at
     )
+
+
+def _of_missing(urls: MissingUrls, evidence: RemovalEvidence) -> Removal:
+    return Removal(
+        urls.sitemap_id, urls.scan_id, evidence, urls.last_seen_at, not_after=urls.missed_at
+    )
+
+
+def dump_decision(decision: RemovalDecision) -> dict[str, Any]:
+    """The decision as JSON."""
+    return {
+        "removals": [
+            {
+                "sitemap_id": str(removal.sitemap_id),
+                "missing_scan_id": removal.missing_scan_id,
+                "evidence": removal.evidence.value,
+                "not_before": _dump_time(removal.not_before),
+                "not_after": _dump_time(removal.not_after),
+            }
+            for removal in decision.removals
+        ],
+        "held": decision.held.count,
+        "documents": {url: reason.value for url, reason in decision.held.documents.items()},
+    }
+
+
+def load_decision_from(stored: dict[str, Any]) -> RemovalDecision:
+    """The decision that was stored."""
+    removals = tuple(
+        Removal(
+            UUID(row["sitemap_id"]),
+            row["missing_scan_id"],
+            RemovalEvidence(row["evidence"]),
+            _load_time(row["not_before"]),
+            _load_time(row["not_after"]),
+        )
+        for row in stored["removals"]
+    )
+    documents = {url: HoldReason(reason) for url, reason in stored["documents"].items()}
+    return RemovalDecision(removals, HeldRemovals(stored["held"], documents))
+
+
+def _dump_time(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None
+
+
+def _load_time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
