@@ -92,7 +92,6 @@ def small_scan_strip(marks: Sequence[ScanMark], *, label: str) -> Markup:
 
 
 def _strip_heights(marks: Sequence[ScanMark]) -> list[tuple[ScanMark, float]]:
-    """Each scan with the height of its bar."""
     longest = max([mark.seconds for mark in marks], default=0) or 1
     return [(mark, max(5.0, mark.seconds / longest * STRIP_HEIGHT)) for mark in marks]
 
@@ -161,7 +160,6 @@ def share_bar(share: float, *, label: str) -> Markup:
 
 
 def _rect(kind: str, x: float, height: float, *, base: float, width: float, title: str) -> Markup:
-    """A bar that stands on `base`."""
     return Markup(
         '<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" rx="1">'
         "<title>{}</title></rect>"
@@ -169,12 +167,10 @@ def _rect(kind: str, x: float, height: float, *, base: float, width: float, titl
 
 
 def _axis(y: float) -> Markup:
-    """A line from the left to the right."""
     return Markup('<line class="axis" x1="0" x2="{}" y1="{}" y2="{}"/>').format(BARS_WIDTH, y, y)
 
 
 def _labelled(image: Markup, first: str, middle: str, last: str) -> Markup:
-    """An image with words below it, which keep their size where the image is narrow."""
     return Markup(
         '<div class="plot">{}<div class="plot-words"><span>{}</span><span>{}</span><span>{}</span>'
         "</div></div>"

@@ -132,13 +132,11 @@ class Services(Protocol):
 
 
 async def _services(request: Request) -> Services:
-    """The services that `main` put into the application."""
     services: Services = request.app.state.web
     return services
 
 
 async def _read_session() -> AsyncIterator[AsyncSession]:
-    """Dependency of pages: a session in a transaction that lasts as long as the handler."""
     async with get_session() as session, session.begin():
         yield session
 

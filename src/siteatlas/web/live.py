@@ -65,20 +65,17 @@ class Broadcaster:
         self._wake_all()
 
     def _begin(self) -> None:
-        """Count a listener; the first one starts the poll."""
         self._listeners += 1
         if self._polling is None:
             self._polling = asyncio.create_task(self._poll(), name="live updates")
 
     def _end(self) -> None:
-        """A listener is gone; the last one stops the poll."""
         self._listeners -= 1
         if not self._listeners and self._polling is not None:
             self._polling.cancel()
             self._polling = None
 
     async def _change_within(self, seconds: float) -> bool:
-        """Wait until the mark changes; False if it does not in time."""
         try:
             await asyncio.wait_for(self._changed.wait(), seconds)
         except TimeoutError:
@@ -97,7 +94,6 @@ class Broadcaster:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _read_mark(self) -> None:
-        """Read the mark; wake all listeners if it changed."""
         async with get_autocommit_session() as session:
             mark = (await read_activity(session)).mark
         if mark != self._mark:
@@ -105,13 +101,11 @@ class Broadcaster:
             self._wake_all()
 
     def _wake_all(self) -> None:
-        """Wake all listeners, once."""
         self._changed.set()
         self._changed = asyncio.Event()
 
 
 async def _count_stream(identity: CurrentIdentity, limits: CurrentLimits) -> AsyncIterator[None]:
-    """Dependency: counts a stream from before its response begins until it has ended."""
     with limits.stream(identity):
         yield
 

@@ -30,8 +30,6 @@ from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.settings import MAX_INTERVAL_HOURS, MAX_PAGES, MIN_INTERVAL_HOURS
 from siteatlas.web import charts
 
-THIN_SPACE = "\u2009"
-MINUS = "\u2212"
 NOTHING = "\u2013"
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 STEP_OF_BYTES = 1_000
@@ -95,12 +93,12 @@ def number(value: float | None) -> str:
     """A number in groups of three digits."""
     if value is None:
         return NOTHING
-    return f"{value:,}".replace(",", THIN_SPACE)
+    return f"{value:,}".replace(",", "\u2009")
 
 
 def signed(value: int) -> str:
     """A difference with its sign."""
-    return f"{'+' if value > 0 else MINUS if value < 0 else '±'}{number(abs(value))}"
+    return f"{'+' if value > 0 else '−' if value < 0 else '±'}{number(abs(value))}"
 
 
 def size(value: float | None) -> str:
@@ -169,7 +167,6 @@ def plural(count: float, one: str, many: str | None = None) -> str:
 STATIC = Path(__file__).parent / "static"
 REVALIDATED = {"Cache-Control": "no-cache"}
 IMMUTABLE = {"Cache-Control": "public, max-age=31536000, immutable"}
-REFERENCE = "/docs"
 # Paths of data, scripts and streams. All others are pages, which a link from anywhere may lead to.
 NOT_PAGES = ("/api/", "/static/", "/health", "/metrics", "/events", "/openapi.json")
 
@@ -201,7 +198,7 @@ def is_page(path: str) -> bool:
 def install_static_files(app: FastAPI) -> None:
     """Serve `/static`, and the API reference at `/docs`."""
     app.mount("/static", VersionedFiles(directory=STATIC), name="static")
-    app.add_api_route(REFERENCE, show_reference, include_in_schema=False, dependencies=[READ])
+    app.add_api_route("/docs", show_reference, include_in_schema=False, dependencies=[READ])
 
 
 async def show_reference() -> FileResponse:
@@ -209,7 +206,6 @@ async def show_reference() -> FileResponse:
     return FileResponse(STATIC / "docs.html", headers=REVALIDATED)
 
 
-SEE_OTHER = 303
 EMPTY: Mapping[str, str] = {}
 # The bounds of the fields of forms.
 LIMITS = {
@@ -227,7 +223,6 @@ NAVIGATION = (
     ("/webhooks", "Webhooks"),
     ("/system", "System"),
 )
-ADMIN_NAVIGATION = (("/keys", "Keys"),)
 
 
 @cache
@@ -256,7 +251,7 @@ def environment() -> Environment:
         "limits": LIMITS,
         "plural": plural,
         "navigation": NAVIGATION,
-        "admin_navigation": ADMIN_NAVIGATION,
+        "admin_navigation": (("/keys", "Keys"),),
         "version": __version__,
         "when": when,
     }
@@ -285,7 +280,6 @@ def _address_of(scope: Scope) -> str:
 
 
 def _rendered(template: str, scope: Scope, values: Mapping[str, Any]) -> str:
-    """The text of a template, which knows its address and who looks at it."""
     viewer = identity_of(scope)
     known = {
         "path": scope["path"],
@@ -298,7 +292,6 @@ def _rendered(template: str, scope: Scope, values: Mapping[str, Any]) -> str:
 
 
 def _is_open_to_all(control: AccessControl) -> bool:
-    """Whether the service was started without authentication and no key was made since."""
     return control.is_insecure and not control.installation.known
 
 
@@ -309,7 +302,7 @@ def next_href(path: str, cursor: str | None, kept: Mapping[str, str] = EMPTY) ->
 
 def redirect(location: str) -> RedirectResponse:
     """Lead to another page after a form was submitted."""
-    return RedirectResponse(location, SEE_OTHER)
+    return RedirectResponse(location, 303)
 
 
 @cache
@@ -372,12 +365,10 @@ def explain(code: str | None) -> Explanation | None:
 
 @cache
 def _meanings() -> dict[str, str]:
-    """The message of every error class, and the description of every problem, by code."""
     known = {kind.code: kind.__doc__ or kind.code for kind in _all_errors(SiteatlasError)}
     described = {code.value: code.meaning for code in ProblemCode}
     return described | {code: " ".join(text.split()) for code, text in known.items()}
 
 
 def _all_errors(kind: type[SiteatlasError]) -> list[type[SiteatlasError]]:
-    """A class of errors with all classes below it."""
     return [kind, *(one for below in kind.__subclasses__() for one in _all_errors(below))]

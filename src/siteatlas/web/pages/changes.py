@@ -18,7 +18,6 @@ from siteatlas.web.pages.overview import change_bars_of
 from siteatlas.web.templating import next_href, render
 
 ROWS = 50
-EVENTS_SHOWN = 200
 DAYS = 30
 EVENT_KINDS = (
     FeedEventKind.ROBOTS_CHANGED,
@@ -50,7 +49,7 @@ async def show_publication(
     request: Request, session: ReadSession, seq: Annotated[int, Path(ge=1, le=2**63 - 1)]
 ) -> HTMLResponse:
     """The events of one number: a part of the list, or a separate page."""
-    page = await read_publication(session, seq, EVENTS_SHOWN)
+    page = await read_publication(session, seq, 200)
     is_part = request.headers.get("HX-Request") == "true"
     template = "parts/events.html" if is_part else "publication.html"
     return render(request, template, page=page, seq=seq)

@@ -49,11 +49,7 @@ from siteatlas.web.pages.url import url_trends
 from siteatlas.web.templating import explain, next_href, redirect, render
 
 ROWS = 50
-ROBOTS_ROWS = 10
-OPENED_INDEXES = 5
 SUMMARY_DAYS = 90
-SECTIONS_SHOWN = 8
-MONTHS_SHOWN = 36
 TABS = {
     "summary": "Summary",
     "tree": "Tree",
@@ -82,11 +78,10 @@ async def show_domain(
 
 
 async def _summary(session: AsyncSession, site: DomainView, _request: Request) -> dict[str, Any]:
-    """URLs over time, the last scans, and where sitemaps were found."""
     points = await urls_over_time(session, site.id, SUMMARY_DAYS)
     recent = (await recent_scans(session, [site.id]))[site.id]
     candidates = await list_candidates(session, site.id, limit=ROWS)
-    distribution = await domain_sections(session, site.id, limit=SECTIONS_SHOWN)
+    distribution = await domain_sections(session, site.id, limit=8)
     return {
         "distribution": distribution,
         "months": [NamedValue(one.month, one.url_count) for one in _shown_months(distribution)],
@@ -100,13 +95,12 @@ async def _summary(session: AsyncSession, site: DomainView, _request: Request) -
 
 
 def _shown_months(distribution: SectionsView) -> list[MonthView]:
-    """The last months that have URLs, with those in between that have none."""
     counts = {one.month: one.url_count for one in distribution.months}
     if not counts:
         return []
     year, month = (int(part) for part in max(counts).split("-"))
     names = []
-    for _ in range(MONTHS_SHOWN):
+    for _ in range(36):
         names.append(f"{year:04d}-{month:02d}")
         year, month = (year, month - 1) if month > 1 else (year - 1, 12)
     first = max(min(counts), names[-1])
@@ -114,11 +108,10 @@ def _shown_months(distribution: SectionsView) -> list[MonthView]:
 
 
 async def _tree(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
-    """The roots, with the children of the first indexes and of those that these list."""
     roots = await tree_roots(session, site.id, cursor=request.query_params.get("cursor"))
     opened: dict[UUID, Page[TreeNode]] = {}
     nodes = list(roots.items)
-    while nodes and len(opened) < OPENED_INDEXES:
+    while nodes and len(opened) < 5:
         node = nodes.pop(0)
         if node.child_count and node.id not in opened:
             opened[node.id] = await tree_children(session, node.id)
@@ -128,7 +121,6 @@ async def _tree(session: AsyncSession, site: DomainView, request: Request) -> di
 
 
 async def _urls(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
-    """A page of URLs with its filters."""
     asked = request.query_params
     contains, state = asked.get("contains", "").strip(), asked.get("state", "listed")
     wanted = ListingState(state) if state in set(ListingState) else ListingState.LISTED
@@ -151,19 +143,16 @@ async def _urls(session: AsyncSession, site: DomainView, request: Request) -> di
 
 
 def _export_href(site: DomainView, contains: str, state: ListingState) -> str:
-    """The address of all URLs that match the filters, as CSV."""
     filters = {"format": "csv", "state": state.value} | ({"contains": contains} if contains else {})
     return f"/api/v3/domains/{site.domain}/export?{urlencode(filters)}"
 
 
 async def _changes(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
-    """The publications of this site."""
     base = f"/domains/{site.domain}"
     return await publications(session, request, base, {"tab": "changes"}, site.id)
 
 
 async def _problems(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
-    """What is wrong in the sitemaps, by code, with samples."""
     page = await list_problems(
         session, site.id, ProblemFilter(), limit=ROWS, cursor=request.query_params.get("cursor")
     )
@@ -176,21 +165,18 @@ async def _problems(session: AsyncSession, site: DomainView, request: Request) -
 
 
 async def _scans(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
-    """The history of scans."""
     page = await list_scans(session, site.id, limit=ROWS, cursor=request.query_params.get("cursor"))
     return {"page": page, "next_href": _next_href(site, {"tab": "scans"}, page.next_cursor)}
 
 
 async def _robots(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
-    """The versions of robots.txt, and what each of them changed."""
     page = await list_robots_files(
-        session, site.id, limit=ROBOTS_ROWS, cursor=request.query_params.get("cursor")
+        session, site.id, limit=10, cursor=request.query_params.get("cursor")
     )
     return {"page": page, "next_href": _next_href(site, {"tab": "robots"}, page.next_cursor)}
 
 
 async def _settings(_session: AsyncSession, _site: DomainView, request: Request) -> dict[str, Any]:
-    """The form with what is set."""
     return {"saved": "saved" in request.query_params, "fault": ""}
 
 
@@ -207,7 +193,6 @@ CONTENTS: dict[str, Callable[[AsyncSession, DomainView, Request], Awaitable[dict
 
 
 def _next_href(site: DomainView, kept: dict[str, str], cursor: str | None) -> str | None:
-    """The address of the next page of a list of a site."""
     return next_href(f"/domains/{site.domain}", cursor, kept)
 
 
@@ -254,7 +239,6 @@ async def save_domain_settings(
 
 
 def _changed_settings(form: Form) -> dict[str, Any]:
-    """What the form of the settings says."""
     return {
         "watched": form.is_checked("watched"),
         "paused": form.is_checked("paused"),

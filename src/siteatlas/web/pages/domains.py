@@ -52,7 +52,6 @@ async def show_problems(request: Request, context: Context) -> HTMLResponse:
 
 
 ROWS = 50
-MAX_SELECTED = 1_000
 FILTERS = {
     "": "All",
     DomainState.ATTENTION.value: "Needs attention",
@@ -120,7 +119,7 @@ def scan_mark(point: ScanPoint) -> ScanMark:
 async def act_on_domains(request: Request, context: Context, identity: CurrentIdentity) -> Response:
     """Pause, resume or remove the selected sites; those that cannot be changed are left alone."""
     form = await read_form(request)
-    names, action = form.many("domain")[:MAX_SELECTED], form.value("action")
+    names, action = form.many("domain")[:1_000], form.value("action")
     if not names:
         raise InputError("Select at least one site first.")
     sites = {parse_site(name).domain for name in names}
@@ -138,7 +137,6 @@ async def act_on_domains(request: Request, context: Context, identity: CurrentId
 
 @retry_when_busy
 async def _act(name: str, action: str, identity: Identity) -> None:
-    """Apply an action to one site in a separate transaction."""
     async with get_session() as session, session.begin():
         if action == "remove":
             await remove_domain_and_jobs(session, name, owner_check(identity))

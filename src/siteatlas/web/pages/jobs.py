@@ -120,7 +120,6 @@ async def show_job(request: Request, session: ReadSession, job_id: JobIdent) -> 
 
 
 def _phase(status: JobStatus, progress: float) -> int:
-    """Which phase a job is in; documents are read until the last is closed."""
     if status is JobStatus.PENDING:
         return 0
     if status is JobStatus.PROCESSING:
@@ -129,7 +128,6 @@ def _phase(status: JobStatus, progress: float) -> int:
 
 
 def _durations(job: JobView) -> list[float | None]:
-    """How long the job waited and how long it was read, as far as that is known."""
     waited = job.started_at - job.created_at if job.started_at and job.attempt == 1 else None
     read = job.finished_at - job.started_at if job.finished_at and job.started_at else None
     return [time.total_seconds() if time else None for time in (waited, read, None, None)]
@@ -194,7 +192,6 @@ def _newest_of_sites(jobs: Sequence[JobView]) -> Iterable[JobView]:
 async def _act_in_turn(
     ident: str, action: str, identity: Identity, limits: AccessLimits
 ) -> tuple[int, bool]:
-    """Cancel or retry a job; a retry waits until the user has the turn to queue a scan."""
     async with limits.queue_room.turn(identity, is_needed=action == RETRY) as turn:
         return await _act(ident, action, identity, turn)
 
@@ -276,7 +273,6 @@ async def _submit(
     identity: Identity,
     turn: QueueTurn,
 ) -> int:
-    """Queue a scan of one site, or join its active one; return the number of the job."""
     async with get_session() as session, session.begin():
         await turn.reserve(session)
         if form.is_checked("watch"):

@@ -32,7 +32,6 @@ RANGES = {
     "90": ("90 days", Period.DAY, 90),
 }
 FIRST_RANGE, USUAL_RANGE = "1", "30"
-RUNNING_ROWS = 6
 
 router = APIRouter(include_in_schema=False)
 
@@ -81,6 +80,5 @@ def change_bars_of(changes: Sequence[PeriodChanges], period: Period) -> list[Per
 
 
 async def _running(session: AsyncSession) -> list[object]:
-    """The jobs that run now, as cards."""
-    page = await list_jobs(session, status=JobStatus.PROCESSING.value, limit=RUNNING_ROWS)
+    page = await list_jobs(session, status=JobStatus.PROCESSING.value, limit=6)
     return list(page.items)

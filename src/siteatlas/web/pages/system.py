@@ -48,8 +48,9 @@ async def show_login(
 
 HOURS = [PeriodBar(f"{hour:02d}:00", hour * 7 % 40, hour * 5 % 23) for hour in range(24)]
 MONTHS = [NamedValue(f"2026-{month:02d}", month * 37 % 90) for month in range(1, 13)]
-RESULTS = ("ok", "part", "fail", "none")
-STRIP = [ScanMark(RESULTS[n % 7 % 4], 1 + n % 5, f"Scan {n}") for n in range(20)]
+STRIP = [
+    ScanMark(("ok", "part", "fail", "none")[n % 7 % 4], 1 + n % 5, f"Scan {n}") for n in range(20)
+]
 CHANGES = {"added": 1200, "back": 3, "removed": 45, "expired": 6, "changed": 789, "moved": 10}
 
 patterns_router = APIRouter(include_in_schema=False)
@@ -85,7 +86,6 @@ async def show_system(request: Request, session: ReadSession, context: Context) 
 
 
 def _settings(settings: Settings) -> list[tuple[str, object, str]]:
-    """Each setting: the name of its environment variable, its value, and whether it was set."""
     return [
         (
             environment_name(name),
@@ -142,7 +142,6 @@ async def create_key_on_page(
 
 
 def _key_request(form: Form) -> KeyRequest:
-    """What the form asks for."""
     chosen = form.many("scope")
     if not chosen or not set(Scope).issuperset(chosen):
         raise InputError("Choose at least one scope.")

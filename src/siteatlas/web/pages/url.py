@@ -78,7 +78,6 @@ def listed_values(change: ChangeView) -> list[ListedValue]:
 
 
 def _shown(state: dict[str, Any], name: str) -> str:
-    """A listed value as text: a date as it was listed, an object as JSON."""
     value = state.get("lastmod_text") if name == "lastmod" else None
     value = state.get(name) if value is None else value
     if value is None:

@@ -112,7 +112,6 @@ async def act_on_webhook(context: Context, webhook_id: UUID, action: str) -> Res
 
 @retry_when_busy
 async def _act(webhook_id: UUID, action: str, context: Services) -> None:
-    """Apply an action to a webhook in a separate transaction."""
     if action not in {"enable", "disable", "delete"}:
         raise InputError("A webhook can be tested, enabled, disabled or deleted.")
     async with get_session() as session, session.begin():
