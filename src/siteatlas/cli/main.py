@@ -162,7 +162,6 @@ def _tidy_help(command: Any) -> None:
 
 
 def _name_values(command: Any) -> None:
-    """Show values by the names that other programs use, not by the types of Python."""
     for parameter in command.params:
         if isinstance(parameter, TyperArgument):
             parameter.get_usage_pieces = partial(_argument_usage, parameter)  # type: ignore[method-assign]

@@ -77,7 +77,6 @@ async def site_with_sitemaps(
 
 
 async def _site_with_sitemaps(domain: str) -> tuple[DomainView, list[SitemapView]]:
-    """Read a stored site and all its sitemaps for a program in `scripts/`."""
     async with get_session() as session, session.begin():
         site = await find_domain_view(session, domain)
         sitemaps: list[SitemapView] = []
@@ -121,7 +120,6 @@ async def process_document(settings: Settings, sitemap_id: UUID) -> JobView:
 
 
 async def _wait_for_processed_document(job_id: int) -> JobView:
-    """Wait for the end of the job that the program `process_sitemap` in `scripts/` queued."""
     while True:
         async with get_session() as session, session.begin():
             job = await find_job(session, str(job_id))
@@ -298,7 +296,6 @@ def _trigger(settings: Settings) -> None:
 
 
 def _write_job_fields(job: JobView) -> None:
-    """Print a job in the line format of the programs in `scripts/`."""
     write_line(f"Job ID: {job.id}")
     write_line(f"Job UUID: {job.job_id}")
     write_line(f"Job Type: {job.job_type}")
@@ -308,13 +305,11 @@ def _write_job_fields(job: JobView) -> None:
 
 
 def _write_error_line(job: JobView) -> None:
-    """Print the error of a job in the line format of the programs in `scripts/`."""
     if job.error_code or job.error:
         write_line(": ".join(part for part in ("Error", job.error_code, job.error) if part))
 
 
 def _write_sitemaps(domain: str, sitemaps: list[SitemapView]) -> None:
-    """Print the sitemaps of a site in the line format of the programs in `scripts/`."""
     write_line(f"Found {len(sitemaps)} sitemaps for domain {domain}:")
     for sitemap in sitemaps:
         write_line(f"- ID: {sitemap.id}")
@@ -328,14 +323,12 @@ def _write_sitemaps(domain: str, sitemaps: list[SitemapView]) -> None:
 
 
 async def _pending(settings: Settings) -> list[JobView]:
-    """The jobs that the program `debug_pending_jobs` in `scripts/` shows."""
     async with opened(settings), get_session() as session, session.begin():
         jobs = await job_service.get_pending_jobs(session, limit=MAX_PENDING_SHOWN)
         return [await find_job(session, str(job.id)) for job in jobs]
 
 
 async def _named_or_newest_job(settings: Settings, ident: str | None) -> JobView:
-    """The job that the program `check_job` in `scripts/` shows."""
     async with opened(settings), get_session() as session, session.begin():
         if ident is not None:
             return await find_job(session, ident)
@@ -356,6 +349,5 @@ async def _monitor(settings: Settings, interval: float | None) -> None:
 
 
 async def _write_monitor_update() -> None:
-    """Print one update of the program `monitor_scheduler` in `scripts/`."""
     write_line(f"--- {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC ---")
     write_state(await scheduler_state())

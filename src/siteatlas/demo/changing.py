@@ -77,7 +77,6 @@ class ChangingSite:
         return done
 
     def _cycle(self) -> tuple[Callable[[], str], ...]:
-        """The steps, in their order."""
         return (
             self._add_pages,
             self._date_page,
@@ -101,7 +100,6 @@ class ChangingSite:
         return SiteContent(self._documents, MISSING, expected_urls=count, expected_sitemaps=2)
 
     def _serve(self) -> None:
-        """Write all documents again."""
         closed = [f"Disallow: /private-{n}/" for n in range(self._closed_paths)]
         named = [f"Sitemap: {self._base}/{section}.xml" for section in self._pages]
         self._documents["/"] = page(f"A {self._plan.name} that is never finished")
@@ -121,47 +119,39 @@ class ChangingSite:
         return Entry(f"{self._base}/{kind}/{TOPICS[number % 8]}-{number:03d}", lastmod)
 
     def _add_pages(self) -> str:
-        """Add pages to the first section."""
         numbers = range(self._added, self._added + self._plan.added)
         self._pages[self._busy] |= dict.fromkeys(numbers, self._clock)
         self._added += len(numbers)
         return f"added {len(numbers)} {self._busy}"
 
     def _date_page(self) -> str:
-        """Give the newest page of the first section another date."""
         self._pages[self._busy][max(self._pages[self._busy])] = self._clock
         return f"changed one of the {self._busy}"
 
     def _drop_pages(self) -> str:
-        """Drop the oldest pages of the first section, as many as were added in a cycle."""
         pages = self._pages[self._busy]
         for number in sorted(pages)[: max(1, len(pages) - self._plan.pages)]:
             del pages[number]
         return f"dropped {self._busy}"
 
     def _move_page(self) -> str:
-        """List the newest page of the first section in the second instead."""
         number = max(self._pages[self._busy])
         self._pages[self._calm][number] = self._pages[self._busy].pop(number)
         return f"moved one of the {self._busy} to the {self._calm}"
 
     def _break_section(self) -> str:
-        """Answer requests for the second section with an error."""
         self._is_broken = True
         return f"broke the {self._calm}"
 
     def _mend_section(self) -> str:
-        """Serve the second section again."""
         self._is_broken = False
         return f"mended the {self._calm}"
 
     def _close_path(self) -> str:
-        """Add a line to robots.txt, or start again with one."""
         self._closed_paths = self._closed_paths % 5 + 1
         return "changed robots.txt"
 
     def _drop_page(self) -> str:
-        """Drop the oldest page of the second section."""
         pages = self._pages[self._calm]
         del pages[min(pages)]
         return f"dropped one of the {self._calm}"

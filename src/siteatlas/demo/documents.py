@@ -79,7 +79,6 @@ def urlset_text(entries: Iterable[Entry]) -> str:
 
 
 def _entry_text(entry: Entry) -> str:
-    """One `<url>` element of a demo sitemap."""
     fields = {
         "loc": escape(entry.url),
         "lastmod": entry.lastmod,

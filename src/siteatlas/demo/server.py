@@ -74,7 +74,6 @@ class DemoServer:
         await self.stop()
 
     async def _start_site(self, plan: SitePlan, listener: socket.socket) -> None:
-        """Start the web server of one demo site and record the results expected of its scan."""
         host, port = listener.getsockname()
         base_url = f"http://{host}:{port}"
         content = plan.build(base_url)

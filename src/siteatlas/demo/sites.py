@@ -84,7 +84,6 @@ def shop(base: str) -> SiteContent:
 
 
 def _products(base: str, part: int, count: int = 250) -> list[Entry]:
-    """The entries of one product sitemap of the demo shop."""
     numbers = range(part * count, (part + 1) * count)
     return [
         Entry(
@@ -98,7 +97,6 @@ def _products(base: str, part: int, count: int = 250) -> list[Entry]:
 
 
 def _listing(base: str, folder: str, count: int, changefreq: str, priority: str) -> list[Entry]:
-    """Entries of the demo shop that share a folder, a change frequency and a priority."""
     return [
         Entry(f"{base}/{folder}/{TOPICS[n % 8]}-{n:03d}", day(n), changefreq, priority)
         for n in range(count)
@@ -130,7 +128,6 @@ def magazine(base: str) -> SiteContent:
 
 
 def _article(base: str, number: int) -> list[Entry]:
-    """The entries of one article of the demo magazine, one for each language."""
     slug = f"{TOPICS[number % 8]}-{number:03d}"
     versions = {language: f"{base}/{language}/{slug}" for language in ("en", "de")}
     extensions = alternates(versions) + image(f"{base}/images/{slug}.jpg")

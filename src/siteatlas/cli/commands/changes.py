@@ -139,7 +139,6 @@ def changes(
 async def _print_newest(
     settings: Settings, request: FeedRequest, write: Callable[[Sequence[ChangeView]], None]
 ) -> None:
-    """Print the newest events for `siteatlas changes`, in the order of the feed."""
     assert request.limit is not None
     size = min(request.limit, MAX_LIMIT)
     async with opened(settings):
@@ -159,7 +158,6 @@ async def _print_newest(
 async def _print_feed(
     settings: Settings, request: FeedRequest, write: Callable[[Sequence[ChangeView]], None]
 ) -> None:
-    """Print the requested part of the feed for `siteatlas changes`."""
     printed, page = 0, None
     async with opened(settings):
         async for page in _feed_pages(request):
@@ -199,7 +197,6 @@ async def _announce_following(after: int | None) -> None:
 
 
 async def _find_start(request: FeedRequest) -> tuple[FeedFilter, int | None]:
-    """The site to show, and the number behind which `siteatlas changes` starts."""
     wanted = await _feed_filter(request)
     async with get_snapshot_session() as session:
         await require_reached(session, request.since)
@@ -216,7 +213,6 @@ async def _find_start(request: FeedRequest) -> tuple[FeedFilter, int | None]:
 
 
 async def _feed_filter(request: FeedRequest) -> FeedFilter:
-    """Which events `siteatlas changes` is to print."""
     if request.site is None:
         return FeedFilter(None, request.kinds, request.tag)
     async with get_session() as session, session.begin():
@@ -227,7 +223,6 @@ async def _feed_filter(request: FeedRequest) -> FeedFilter:
 async def _read_page(
     wanted: FeedFilter, after: int | None, cursor: str | None, limit: int
 ) -> FeedPage:
-    """Read one page of the feed for `siteatlas changes`."""
     async with get_snapshot_session() as session:
         return await list_changes(session, wanted, after=after, cursor=cursor, limit=limit)
 
@@ -246,7 +241,6 @@ async def _next_publication(seq: int) -> None:
 
 
 def _feed_writer(format: ChangeFormat, *, follow: bool) -> Callable[[Sequence[ChangeView]], None]:
-    """The function that prints events for `siteatlas changes` in this format."""
     match format:
         case ChangeFormat.JSONL:
             return write_json_lines

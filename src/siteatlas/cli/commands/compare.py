@@ -60,7 +60,6 @@ async def print_scan_differences(settings: Settings, site: str, scans: tuple[int
 
 
 def _difference_line(entry: ComparedEntry) -> str:
-    """One difference as a line of `siteatlas compare`, with the sign of its kind."""
     sign = URL_KINDS[entry.kind][0]
     details = f" ({', '.join(entry.fields)})" if entry.kind == ChangeKind.CHANGED else ""
     return f"{sign} {entry.url}{details}"
@@ -148,7 +147,6 @@ class ListUrls:
             print_warning(self._complaint())
 
     def _complaint(self) -> str:
-        """How many lines of the list are no URLs."""
         verb = "is not an http(s) URL" if self._others == 1 else "are not http(s) URLs"
         return f"{self._others} of {self._lines} lines {verb}; expected one URL per line."
 
@@ -229,7 +227,6 @@ def compare(
 
 
 async def _compare(settings: Settings, site: str, other: str, show: Shown) -> None:
-    """Print a comparison for `siteatlas compare`."""
     counts = Counter[Where]()
     async with opened(settings):
         with _list_file(other) as path:
@@ -249,7 +246,6 @@ async def _compare(settings: Settings, site: str, other: str, show: Shown) -> No
 
 
 async def _domain_id(site: str) -> UUID:
-    """The id of a site that `siteatlas compare` names."""
     async with get_session() as session, session.begin():
         return (await find_domain_view(session, site)).id
 
@@ -263,7 +259,6 @@ async def _other_id(other: str) -> UUID:
 
 
 def _why_nothing(other: str) -> str:
-    """Why the second argument of `siteatlas compare` is neither a stored site nor a file."""
     # Unlike its counterpart in pathlib, this does not raise for a name that is too long.
     if os.path.isdir(other):  # noqa: PTH112
         return f"{other} is a directory, not a file."
@@ -302,18 +297,15 @@ class SiteUrls:
 
 
 def _whole_url(url: str) -> str:
-    """A URL by itself, as it is compared with a list."""
     return url
 
 
 def _path_and_query(url: str) -> str:
-    """What a URL has after its host, as it is compared with that of another site."""
     after_scheme = url.partition("://")[2]
     return "/" + after_scheme.partition("/")[2]
 
 
 def _write_urls(where: Where, urls: list[str], show: Shown) -> None:
-    """Print the URLs of one kind if they are to be shown."""
     if show.value == where.value:
         write_bytes(url_lines(urls))
     elif show is Shown.ALL or (show is Shown.DIFFERENCES and where is not Where.BOTH):

@@ -172,13 +172,11 @@ def upgrade_server(
 
 
 def _rows_in_words(rows: dict[str, int]) -> str:
-    """What a backup contains, for a message."""
     shown = {"domains": "site", "sitemap_urls": "URL", "jobs": "job"}
     return ", ".join(counted(rows.get(table, 0), noun) for table, noun in shown.items())
 
 
 def _write(state: SchemaState, *, as_json: bool) -> None:
-    """Print the schema revisions for `siteatlas db`, as text or JSON."""
     if as_json:
         write_json(state)
     else:
@@ -193,12 +191,10 @@ async def _upgrade(settings: Settings) -> SchemaState:
 
 
 async def _load_state(settings: Settings) -> SchemaState:
-    """Open the database and read its schema revision, for `siteatlas db current`."""
     async with open_storage(settings, announce=print_message, check_schema=False) as database:
         return _state(await current_revision(database.engine))
 
 
 def _state(current: str | None) -> SchemaState:
-    """Compare the schema revision of the database with the one that this version needs."""
     needed = needed_revision()
     return SchemaState(current, needed, current == needed)

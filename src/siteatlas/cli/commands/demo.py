@@ -71,7 +71,6 @@ def only_demo(data_dir: Path) -> Iterator[Callable[[str], None]]:
 
 
 def _open_lock(place: Path) -> int:
-    """Open the lock file of the demo, in a data directory that is created if needed."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with directory_faults(place):
         make_data_dir(place)
@@ -89,7 +88,6 @@ def _require_lock(handle: int, place: Path) -> None:
 
 
 def _store_address(handle: int, address: str) -> None:
-    """Write the address of the running demo to its lock file."""
     os.pwrite(handle, address.encode("ascii"), 0)
 
 
@@ -215,7 +213,6 @@ class Tour:
             return str((await answer.json())["status_url"])
 
     async def _fetch_job(self, address: str) -> dict[str, Any]:
-        """Get the job of a demo site from the API, for `siteatlas demo`."""
         async with self._client.get(address) as answer:
             answer.raise_for_status()
             job: dict[str, Any] = await answer.json()
@@ -249,7 +246,6 @@ class DemoProgress:
 
 @contextmanager
 def _demo_progress() -> Iterator[DemoProgress]:
-    """The progress display of `siteatlas demo`, while the block runs."""
     if not can_show_progress():
         yield DemoProgress(None)
         return
@@ -258,7 +254,6 @@ def _demo_progress() -> Iterator[DemoProgress]:
 
 
 def _progress_row(scan: DemoScan) -> list[str]:
-    """One row of the live progress table of `siteatlas demo`."""
     progress = percent(float(scan.job.get("progress") or 0))
     return [
         cell_text(value)
@@ -348,7 +343,6 @@ class LivingSites:
 
 
 async def _make_history_of(tour: Tour, changing: ChangingSite, site: DemoSite) -> None:
-    """Scan one changing site several times."""
     await tour.scan_once(site)
     for _ in range(HISTORY_SCANS - 1):
         changing.step()
@@ -452,7 +446,6 @@ async def _demo(
 def _print_invitation(
     address: str, sites: Sequence[DemoSite], data_dir: Path, *, changing: bool
 ) -> None:
-    """Print what to try while the demo runs."""
     for line in invitation(address, sites, data_dir, program_name(), changing=changing):
         print_message(line)
 
@@ -476,7 +469,6 @@ async def _tour(
     *,
     leave: bool,
 ) -> list[DemoScan]:
-    """Once the service is ready, scan the demo sites through its API and print the results."""
     await ready.wait()
     if not leave:
         print_message(f"Dashboard: {address}/")
@@ -496,7 +488,6 @@ async def _tour(
 
 
 def _print_results(sites: Sequence[DemoSite], scans: Sequence[DemoScan]) -> None:
-    """Print the table of the scans, what each site is about, and what was unexpected."""
     write_table(COLUMNS, map(_result_row, scans))
     print_message("")
     for site in sites:
@@ -507,7 +498,6 @@ def _print_results(sites: Sequence[DemoSite], scans: Sequence[DemoScan]) -> None
 
 
 def _result_row(scan: DemoScan) -> list[object]:
-    """One row of the results that `siteatlas demo` prints."""
     return [
         scan.site.name,
         scan.site.base_url,

@@ -149,7 +149,6 @@ def check_access(settings: Settings, *, is_closed: bool | None) -> Finding:
 
 
 def _is_readable(file: Path) -> bool:
-    """Whether this process can read a file."""
     try:
         with file.open("rb"):
             return True
@@ -198,7 +197,6 @@ async def check_network(settings: Settings, site: str) -> list[Finding]:
 
 
 async def _check(check: str, address: WebAddress, work: Awaitable[str]) -> Finding:
-    """The finding of a check that returns a message or raises an error."""
     try:
         return ok(check, await work)
     except SiteatlasError as error:
@@ -206,7 +204,6 @@ async def _check(check: str, address: WebAddress, work: Awaitable[str]) -> Findi
 
 
 def _network_advice(error: SiteatlasError, address: WebAddress) -> str:
-    """What to do if a site cannot be resolved or requested."""
     match error:
         case EgressDenied():
             return f"If this is your own site, set SITEATLAS_EGRESS_ALLOW={address.host_port}"
@@ -224,13 +221,11 @@ def _network_advice(error: SiteatlasError, address: WebAddress) -> str:
 
 
 async def _resolve(settings: Settings, host: str) -> str:
-    """Resolve a name as scans do."""
     addresses = await DnsResolver(settings.name_servers).addresses(host)
     return f"{host} is {', '.join(addresses[:3])}."
 
 
 async def _request(settings: Settings, address: WebAddress) -> str:
-    """Request the robots.txt of a site as scans do."""
     policy = EgressPolicy.from_text(settings.egress_allow)
     client = HttpClient(
         policy,
@@ -268,7 +263,6 @@ async def check_database(
 
 
 def _check_server(setup: ServerSetup) -> Finding:
-    """Version, speed and size of the database."""
     message = (
         f"PostgreSQL {setup.version}, {size_in_words(setup.database_bytes)}, answers in "
         f"{setup.latency_seconds * 1000:.1f} ms."
@@ -284,7 +278,6 @@ def _check_server(setup: ServerSetup) -> Finding:
 
 
 def _check_schema(setup: ServerSetup) -> Finding:
-    """Whether the schema fits this version."""
     try:
         check_revision(setup.revision)
     except SchemaOutdated as error:
@@ -295,7 +288,6 @@ def _check_schema(setup: ServerSetup) -> Finding:
 
 
 def _check_clock(setup: ServerSetup) -> Finding:
-    """Whether the clocks of this machine and of the database agree."""
     ahead = setup.clock_ahead_seconds
     message = f"The clock of the database differs from this machine's by {abs(ahead):.1f} s."
     if abs(ahead) > CLOCK_SECONDS:
@@ -306,7 +298,6 @@ def _check_clock(setup: ServerSetup) -> Finding:
 
 
 def _check_privileges(privileges: RolePrivileges) -> Finding:
-    """Whether the role may write, and whether it may upgrade the schema."""
     if not privileges.can_write:
         message = f"The role {privileges.role} cannot write to the tables."
         return fail("privileges", message, "Make it the owner of the database or schema.")
@@ -317,7 +308,6 @@ def _check_privileges(privileges: RolePrivileges) -> Finding:
 
 
 def _check_pooler(setup: ServerSetup, *, is_pooled: bool) -> Finding:
-    """How the server is reached."""
     if is_pooled:
         return ok(
             "pooler",
@@ -327,7 +317,6 @@ def _check_pooler(setup: ServerSetup, *, is_pooled: bool) -> Finding:
 
 
 async def _check_workers() -> Finding:
-    """Whether anybody runs jobs."""
     async with get_session() as session, session.begin():
         alive = [worker for worker in await list_workers(session) if worker.alive]
         waiting = await count_waiting(session)
@@ -338,7 +327,6 @@ async def _check_workers() -> Finding:
 
 
 async def _check_admin_key(settings: Settings) -> list[Finding]:
-    """A warning if keys are needed but none of them can manage keys."""
     async with get_session() as session, session.begin():
         lacks_admin = await lacks_admin_key(session, settings.admin_key_file)
     return [warn("keys", NO_ADMIN_KEY, CREATE_ADMIN_KEY)] if lacks_admin else []
@@ -375,7 +363,6 @@ def doctor(
 
 
 def _print_findings(findings: list[Finding]) -> None:
-    """Print the findings of `siteatlas doctor`, one per line, and what to do below."""
     for finding in findings:
         write_line(f"{finding.state:<4}  {finding.check:<10}  {finding.message}")
         if finding.advice:

@@ -142,7 +142,6 @@ def read_site_file(
 
 
 def _opened(path: Path) -> nullcontext[TextIO] | TextIO:
-    """The file of a list of sites, or stdin."""
     if str(path) == STDIN:
         return nullcontext(sys.stdin)
     try:
@@ -166,7 +165,6 @@ def _listed_sites(file: TextIO) -> Iterator[ListedSite]:
 
 
 def _csv_sites(file: TextIO, columns: list[str], header: int) -> Iterator[ListedSite]:
-    """The sites in the lines of a CSV file after its header."""
     reader = csv.reader(file)
     try:
         for cells in reader:
@@ -194,7 +192,6 @@ def _imported(
 
 
 def _parse_interval(text: str) -> float:
-    """The hours between two scans that a line of a list gives."""
     try:
         hours = float(text)
     except ValueError as error:
@@ -246,7 +243,6 @@ async def add_sites(
 
 
 async def _add_one(settings: Settings, address: WebAddress, watching: WatchOptions) -> AddedDomain:
-    """Watch one site for `siteatlas domains add` and queue its scan, in one transaction."""
     async with get_session() as session, session.begin():
         domain, job = await watch_site(
             session,
@@ -278,7 +274,6 @@ async def add_file(
 
 
 def _write_import(path: Path, counts: ImportCounts, listed: SiteFile, *, as_json: bool) -> None:
-    """Print what became of the lines of a file, as text or JSON."""
     if as_json:
         errors = [_as_dict(line) for line in listed.unusable]
         write_json({"added": counts.added, "known": counts.known, "errors": errors})
@@ -289,7 +284,6 @@ def _write_import(path: Path, counts: ImportCounts, listed: SiteFile, *, as_json
 
 
 async def _import(settings: Settings, listed: SiteFile) -> ImportCounts:
-    """Watch the sites of a file in several transactions, and queue their scans."""
     sites, counts = without_repeats(listed.sites), ImportCounts()
     for first in range(0, len(sites), SITES_PER_STEP):
         async with get_session() as session, session.begin():
@@ -305,14 +299,12 @@ async def _import(settings: Settings, listed: SiteFile) -> ImportCounts:
 
 
 def _summary(counts: ImportCounts, unusable: int) -> str:
-    """What `siteatlas domains add --file` did, in one line."""
     total = counted(counts.added + counts.known, "site")
     left_out = f" {counted(unusable, 'line')} could not be used." if unusable else ""
     return f"Watching {total}: {counts.added:,} new, {counts.known:,} known.{left_out}"
 
 
 def _as_dict(line: UnusableLine) -> dict[str, object]:
-    """A line that cannot be used, as `siteatlas domains add --json` prints it."""
     return {
         "line": line.line,
         "site": shown_site(line.site),
@@ -406,7 +398,6 @@ def add(
 
 
 def _refuse_with_file(sites: list[str] | None, max_urls: int | None) -> None:
-    """Refuse arguments of `siteatlas domains add` that do not apply to a file."""
     if sites or max_urls is not None:
         raise InputError("--file cannot be combined with SITE or --max-urls.")
 
@@ -527,7 +518,6 @@ def remove(
 def _write(
     domain: DomainView, changed: dict[str, int] | None, creator: str | None, *, as_json: bool
 ) -> None:
-    """Print a stored site for `siteatlas domains show`, as text or JSON."""
     shown = asdict(domain) | {"last_scan_changes": changed}
     if as_json:
         write_json(shown)
@@ -555,7 +545,6 @@ def _write_changed(domain: DomainView, line: str, *, as_json: bool) -> None:
 async def _list(
     settings: Settings, request: ListRequest, watched: bool | None, tag: str | None
 ) -> None:
-    """Print the stored sites for `siteatlas domains list`."""
 
     async def fetch(limit: int, cursor: str | None) -> Page[DomainView]:
         """Read one page of stored sites for `siteatlas domains list`."""
@@ -569,7 +558,6 @@ async def _list(
 async def _find(
     settings: Settings, site: str
 ) -> tuple[DomainView, dict[str, int] | None, str | None]:
-    """Read a site, what its last scan changed and who created it, for `siteatlas domains show`."""
     async with opened(settings), get_session() as session, session.begin():
         domain = await find_domain_view(session, site)
         changed = await changes_of_last_scan(session, domain.id)
@@ -579,7 +567,6 @@ async def _find(
 async def _change(
     settings: Settings, site: str, *, paused: bool | None = None, tags: list[str] | None = None
 ) -> DomainView:
-    """Pause or resume the scheduled scans of a site or set its tags, for `siteatlas domains`."""
     async with opened(settings), get_session() as session, session.begin():
         domain = await find_domain(session, parse_site(site).domain, lock=True)
         if domain is None:
@@ -589,7 +576,6 @@ async def _change(
 
 
 async def _release(settings: Settings, site: str) -> tuple[DomainView, SubmittedJob]:
-    """Release the held removals of a site, for `siteatlas domains release`."""
     async with opened(settings), get_session() as session, session.begin():
         domain, job = await release_removals(
             session,

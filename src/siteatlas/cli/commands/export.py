@@ -115,7 +115,6 @@ def _format_of_file(output: Path | None) -> ExportFormat:
 
 
 def _require_fitting_options(request: ExportRequest, output: Path | None) -> None:
-    """Refuse options of URLs with changes and the reverse, and Parquet on a terminal."""
     if request.what is Exported.CHANGES and (request.urls != UrlFilter() or request.at is not None):
         raise InputError("The filters of URLs do not apply to changes.")
     if request.what is Exported.URLS and (request.kinds is not None or request.after is not None):
@@ -127,7 +126,6 @@ def _require_fitting_options(request: ExportRequest, output: Path | None) -> Non
 async def _export(
     settings: Settings, site: str | None, request: ExportRequest, output: Path | None
 ) -> None:
-    """Write an export to a file or to stdout, for `siteatlas export`."""
     async with opened(settings):
         async with get_session() as session, session.begin():
             await require_reached(session, request.after if request.at is None else request.at)
@@ -158,7 +156,6 @@ async def _write_export(export: Export, output: Path | None) -> None:
 
 
 async def _write_file(content: AsyncIterator[bytes], path: Path) -> None:
-    """Write the bytes of an export to a new file."""
     with path.open("wb") as file:
         async for part in content:
             file.write(part)

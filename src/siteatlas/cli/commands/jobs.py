@@ -164,7 +164,6 @@ def _status(job: JobView) -> str:
 def _not_read(
     job: JobView, documents: Sequence[ScanDocumentView], width: int | None
 ) -> Iterator[Line]:
-    """The first documents that a scan could not read to their end, and how to see all of them."""
     label = ""
     for document in islice(documents, MAX_SITEMAPS_SHOWN):
         earlier, label = label, DOCUMENT_LABELS.get(document.state, document.state.value)
@@ -177,7 +176,6 @@ def _not_read(
 
 
 def _found(job: JobView, width: int | None) -> Iterator[Line]:
-    """The lines of `siteatlas jobs show` about the URLs and sitemaps that a job found."""
     result = result_of(job)
     urls, sitemaps = int(result.get("url_count") or 0), int(result.get("sitemap_count") or 0)
     if not urls and job.status != JobStatus.COMPLETED:
@@ -192,7 +190,6 @@ def _found(job: JobView, width: int | None) -> Iterator[Line]:
 
 
 def _largest(job: JobView, total: int, width: int | None) -> Iterator[Line]:
-    """The largest sitemaps with their counts, and how to see the others."""
     listed = [
         (str(one.get("url")), f"{int(one.get('url_count') or 0):,}")
         for one in islice(result_of(job).get("sitemaps") or [], MAX_SITEMAPS_SHOWN)
@@ -208,7 +205,6 @@ def _largest(job: JobView, total: int, width: int | None) -> Iterator[Line]:
 
 
 def _times(job: JobView, now: datetime) -> Iterator[Line]:
-    """The lines of `siteatlas jobs show` about when a job was created, started and finished."""
     yield "created", _moment(job.created_at, now)
     if job.status == JobStatus.PENDING and job.run_at > now:
         yield "due", _moment(job.run_at, now)
@@ -225,7 +221,6 @@ def _moment(moment: datetime, now: datetime) -> str:
 
 
 def _error(job: JobView) -> Iterator[Line]:
-    """The lines of `siteatlas jobs show` about the error of a job and what to do about it."""
     if not job.error_code:
         return
     yield "error", f"{job.error_code}: {' '.join((job.error or '').split())}".rstrip(": ")
@@ -379,7 +374,6 @@ async def _list(
     domain: str | None,
     tag: str | None,
 ) -> None:
-    """Print the jobs for `siteatlas jobs list`."""
 
     async def fetch(limit: int, cursor: str | None) -> Page[JobView]:
         """Read one page of jobs for `siteatlas jobs list`."""
@@ -395,7 +389,6 @@ async def _list(
 
 
 async def _require_known(domain: str) -> None:
-    """Raise DomainNotFound if a site is not stored and has no jobs left."""
     async with get_session() as session, session.begin():
         if not (await list_jobs(session, domain=domain, limit=1)).items:
             await find_domain_view(session, domain)
@@ -404,7 +397,6 @@ async def _require_known(domain: str) -> None:
 async def _find(
     settings: Settings, ident: str
 ) -> tuple[JobView, list[AttemptView], list[ScanDocumentView]]:
-    """Read a job, its attempts and what it could not read, for `siteatlas jobs show`."""
     async with opened(settings), get_session() as session, session.begin():
         job = await find_job(session, ident)
         unread = await list_unread_documents(session, job.id)
@@ -443,7 +435,6 @@ async def _until_ended(ident: str, max_seconds: float | None) -> JobView:
 
 
 async def _has_problems(job: JobView) -> bool:
-    """Whether the sitemaps of the site have problems as of their last read."""
     if job.domain_id is None:
         return False
     async with get_session() as session, session.begin():
@@ -466,13 +457,11 @@ class IdleNotice:
 
 
 def _progress_text(job: JobView, *, served: bool) -> str:
-    """The progress line of `siteatlas jobs watch`."""
     waits = "" if served else ", no worker is running"
     return f"Job {job.id} ({job.domain}): {shown_status(job)}, {percent(job.progress)}{waits}"
 
 
 async def _newest_job_id() -> str:
-    """The job that `siteatlas jobs watch` follows if no job is given."""
     async with get_session() as session, session.begin():
         page = await list_jobs(session, limit=1)
     if not page.items:

@@ -109,7 +109,6 @@ def audit(
 
 
 async def _list_events(settings: Settings, request: ListRequest, user: str | None) -> None:
-    """Print the audit trail for `siteatlas audit`."""
 
     async def fetch(limit: int, cursor: str | None) -> Page[AuditEventView]:
         """Read one page of the audit trail for `siteatlas audit`."""
@@ -192,7 +191,6 @@ def create(
 
 
 def _write_created(created: CreatedKey, *, as_json: bool) -> None:
-    """Print a new key, and what it means for the installation."""
     text = created.key.text.get_secret_value()
     if as_json:
         write_json(asdict(created.view) | {"key": text})
@@ -263,7 +261,6 @@ def generate() -> None:
 
 
 async def _create(settings: Settings, request: KeyRequest) -> CreatedKey:
-    """Create a key for `siteatlas keys create`."""
     async with opened(settings), get_session() as session, session.begin():
         is_first = not await any_key_made(session)
         key = await create_key(session, request)
@@ -274,7 +271,6 @@ async def _create(settings: Settings, request: KeyRequest) -> CreatedKey:
 
 
 async def _list(settings: Settings, request: ListRequest) -> None:
-    """Print the access keys for `siteatlas keys list`."""
 
     async def fetch(limit: int, cursor: str | None) -> Page[KeyView]:
         """Read one page of access keys for `siteatlas keys list`."""
@@ -286,7 +282,6 @@ async def _list(settings: Settings, request: ListRequest) -> None:
 
 
 async def _revoke(settings: Settings, key_id: str) -> None:
-    """Revoke a key for `siteatlas keys revoke`."""
     async with opened(settings), get_session() as session, session.begin():
         await revoke_key(session, key_id)
         await record_command(session, "keys revoke", key_id)

@@ -185,7 +185,6 @@ async def _run_scans(
     sink: DataSink,
     view: LiveView,
 ) -> bool:
-    """Returns whether the output was kept."""
     keep = False
     try:
         async with view.show_progress(

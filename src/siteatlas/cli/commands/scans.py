@@ -85,7 +85,6 @@ def problems(
 async def _list_problems(
     settings: Settings, site: str, request: ListRequest, wanted: ProblemFilter
 ) -> None:
-    """Print the stored problems of a site for `siteatlas problems`."""
     async with opened(settings):
         async with get_session() as session, session.begin():
             domain = await find_domain_view(session, site)
@@ -119,7 +118,6 @@ async def _write_groups(
 
 
 def _shown_problem(item: ProblemView) -> ShownProblem:
-    """A stored problem as `siteatlas problems` prints it, with the scans that found it."""
     first, last = item.first_scan_id, item.last_scan_id
     scans = f"scan {last}" if first == last else f"scans {first} to {last}"
     over = f", resolved {item.resolved_at:%Y-%m-%d %H:%M}Z" if item.resolved_at else ""
@@ -188,7 +186,6 @@ def scans(
 
 
 async def _list(settings: Settings, site: str, request: ListRequest) -> None:
-    """Print the scans of a site for `siteatlas scans`."""
     async with opened(settings):
         async with get_session() as session, session.begin():
             domain = await find_domain_view(session, site)

@@ -132,7 +132,6 @@ def write_state(state: SchedulerState) -> None:
 
 
 def _worker_row(worker: WorkerView) -> list[object]:
-    """One row of the workers that `siteatlas scheduler status` prints."""
     return [
         worker.id,
         worker.slots,
@@ -153,7 +152,6 @@ async def _run_once_and_prune(settings: Settings, limit: int) -> TickReport:
 
 
 async def _load_state(settings: Settings) -> SchedulerState:
-    """Open the database and read the state that `siteatlas scheduler status` prints."""
     async with opened(settings):
         return await scheduler_state()
 

@@ -48,7 +48,6 @@ def serve(
 
 
 def _print_service_url(listener: socket.socket) -> None:
-    """Print the URL of `siteatlas serve` on stderr, and on stdout for a calling program."""
     url = base_url(listener)
     print_message(f"Siteatlas is listening on {url} (press Ctrl-C to stop)")
     if not is_terminal(sys.stdout):

@@ -134,7 +134,6 @@ def sitemaps(
 
 
 async def _list(settings: Settings, site: str, request: ListRequest, wanted: SitemapFilter) -> None:
-    """Print the stored sitemaps of a site for `siteatlas sitemaps`."""
     async with opened(settings):
         async with get_session() as session, session.begin():
             domain = await find_domain_view(session, site)
@@ -187,20 +186,17 @@ def sections(
 
 
 async def _read_sections(settings: Settings, site: str, limit: int) -> SectionsView:
-    """Read what `siteatlas sections` prints."""
     async with opened(settings), get_session() as session, session.begin():
         domain = await find_domain_view(session, site)
         return await domain_sections(session, domain.id, limit=limit)
 
 
 def _write_sections(found: SectionsView) -> None:
-    """Print the sections of a site, the largest first."""
     rows = [(one.section, one.url_count) for one in found.sections]
     _write_counts("SECTION", [*rows, ("(other)", found.other_url_count)], found)
 
 
 def _write_months(found: SectionsView) -> None:
-    """Print the months of a site, the oldest first."""
     rows = [(one.month, one.url_count) for one in found.months]
     rest = [("(other)", found.other_month_url_count), ("(none)", found.undated_url_count)]
     _write_counts("LASTMOD", [*rows, *rest], found)
@@ -251,14 +247,12 @@ def robots(
 
 
 async def _find_versions(settings: Settings, site: str, limit: int) -> list[RobotsFileView]:
-    """Read the newest versions of a robots.txt for `siteatlas robots`."""
     async with opened(settings), get_session() as session, session.begin():
         domain = await find_domain_view(session, site)
         return (await list_robots_files(session, domain.id, limit=limit)).items
 
 
 def _write_version(version: RobotsFileView, *, history: bool) -> None:
-    """Print the text of a version of robots.txt, or in a history what it changed."""
     status = f", HTTP {version.http_status}" if version.http_status else ""
     cut = ", truncated" if version.truncated else ""
     seen = f"{cell_text(version.first_seen_at)} to {cell_text(version.last_seen_at)}"

@@ -102,13 +102,11 @@ def _not_stored(url: str, domain: DomainView) -> str:
 
 
 def _how_to_continue(url: str, domain: DomainView, cursor: str) -> str:
-    """What to say if not all sitemaps were examined, with the command that continues."""
     command = f"siteatlas urls {domain.domain} --url {quote(url)} --state all --cursor {cursor}"
     return f"Not all sitemaps were examined; others may list this URL too. Continue with: {command}"
 
 
 def _write_json(page: UrlHistoryPage) -> None:
-    """Print changes and entries for programs."""
     write_json(
         {
             "items": page.items,
@@ -120,7 +118,6 @@ def _write_json(page: UrlHistoryPage) -> None:
 
 
 def _write_history(page: UrlHistoryPage) -> None:
-    """Print changes and entries for people."""
     for line in history_lines(page):
         write_line(line)
     if page.next_cursor is not None:
@@ -142,7 +139,6 @@ def history_lines(page: UrlHistoryPage) -> list[str]:
 
 
 def _change_line(change: ChangeView) -> str:
-    """One change of a URL, as a line."""
     when = cell_text(change.not_after) if change.not_after else "unknown"
     details = "; ".join(
         f"{name}: {listed_value(change.before, name)} -> {listed_value(change.after, name)}"
@@ -153,7 +149,6 @@ def _change_line(change: ChangeView) -> str:
 
 
 def _place(change: ChangeView) -> str:
-    """The sitemap of a change, or both sitemaps of a move."""
     sitemap = change.sitemap or UNKNOWN_SITEMAP
     if change.kind != "moved":
         return sitemap
@@ -161,7 +156,6 @@ def _place(change: ChangeView) -> str:
 
 
 def _entry_line(entry: UrlView) -> str:
-    """The URL in one document, as a line."""
     removed = f", removed {cell_text(entry.removed_at)}" if entry.removed_at else ""
     return f"{cell_text(entry.first_seen_at)}  first seen  {entry.sitemap}{removed}"
 
@@ -253,7 +247,6 @@ def urls(
 
 
 def _require_plain_history(context: typer.Context, format: UrlFormat) -> None:
-    """Refuse options that do not apply to `--history`, which prints text or JSON."""
     given = _given_options(context)
     if format in (UrlFormat.TABLE, UrlFormat.JSON):
         given.pop("format", None)
@@ -288,7 +281,6 @@ async def _list(
     tag: str | None,
     bare: bool,
 ) -> None:
-    """Print stored URLs for `siteatlas urls`."""
     refuse_site_with_tag(site, tag)
     if site is None and at is not None:
         raise InputError("--at needs a site.")

@@ -131,7 +131,6 @@ def print_unstored_sites(names: list[str]) -> None:
 
 
 def _advice_for_receiver(url: str) -> str:
-    """How to permit a receiver that the egress policy refuses."""
     where = parse_url(url).host_port
     return f"If this is your own receiver, allow it with SITEATLAS_EGRESS_ALLOW={where}"
 
@@ -419,7 +418,6 @@ def _write_changed(view: WebhookView, action: str, *, as_json: bool) -> None:
 async def _print_list(
     settings: Settings, request: ListRequest, fetch: FetchPage[Item], layout: TableLayout[Item]
 ) -> None:
-    """Print a list of webhooks or deliveries."""
     async with opened(settings):
         await write_list(request, fetch, layout)
 
@@ -437,7 +435,6 @@ async def _create(
 
 
 async def _find(settings: Settings, webhook_id: UUID) -> WebhookView:
-    """Read a webhook for `siteatlas webhooks show`."""
     async with opened(settings), get_session() as session, session.begin():
         return await find_webhook(session, webhook_id)
 
@@ -456,7 +453,6 @@ async def _change(
 
 
 async def _apply(settings: Settings, webhook_id: UUID, changes: dict[str, Any]) -> WebhookView:
-    """Change a webhook for `siteatlas webhooks change`, `enable` or `disable`."""
     policy = EgressPolicy.from_text(settings.egress_allow)
 
     async def apply(session: AsyncSession) -> None:
@@ -467,7 +463,6 @@ async def _apply(settings: Settings, webhook_id: UUID, changes: dict[str, Any]) 
 
 
 async def _rotate(settings: Settings, webhook_id: UUID) -> str:
-    """Replace the secret of a webhook for `siteatlas webhooks rotate`."""
     async with opened(settings), get_session() as session, session.begin():
         await record_command(session, "webhooks rotate", str(webhook_id))
         return await rotate_secret(session, webhook_id)
@@ -486,7 +481,6 @@ async def _test(
 
 
 async def _delete(settings: Settings, webhook_id: UUID) -> None:
-    """Delete a webhook for `siteatlas webhooks delete`."""
     async with opened(settings), get_session() as session, session.begin():
         await delete_endpoint(session, webhook_id)
         await record_command(session, "webhooks delete", str(webhook_id))

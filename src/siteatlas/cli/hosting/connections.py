@@ -128,7 +128,6 @@ class ConnectionRegistry:
         self._taking.pop(connection, None)
 
     def _drop_longest_waiting(self) -> None:
-        """Close the client connection that has waited longest, to make room in the web server."""
         longest = next(iter(self._sending), None) or next(iter(self._taking), None)
         if (left_out := self._throttle.admit()) is not None:
             log.warning(
@@ -287,7 +286,6 @@ class HttpProtocol(H11Protocol):
             )
 
     def _request_timeout(self, awaited: Awaited) -> float:
-        """How many seconds the HTTP client has to send this part of its request."""
         limits = self._room.limits
         return {
             Awaited.HEAD: limits.head_seconds,
@@ -296,14 +294,12 @@ class HttpProtocol(H11Protocol):
         }[awaited]
 
     def _cancel_request_timer(self) -> None:
-        """Cancel the timer for what the HTTP client has to send."""
         self._awaited = None
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
     def _on_request_timeout(self) -> None:
-        """Refuse or close a connection whose HTTP client did not send its request in time."""
         begun = bool(self.conn.trailing_data[0])
         if self._awaited is Awaited.HEAD and begun:
             self._refuse(HeadersTooSlow())
@@ -311,7 +307,6 @@ class HttpProtocol(H11Protocol):
             self.transport.close()
 
     def _start_response_timer(self) -> None:
-        """Start the timer for a client that reads nothing of its response."""
         self._cancel_response_timer()
         unsent = self.transport.get_write_buffer_size()
         if unsent:
@@ -320,14 +315,12 @@ class HttpProtocol(H11Protocol):
             self._stall = self.loop.call_later(seconds, self._on_unread_response, unsent)
 
     def _on_unread_response(self, unsent: int) -> None:
-        """Abort the connection if its HTTP client has read nothing since the timer started."""
         if self.transport.get_write_buffer_size() < unsent:
             self._start_response_timer()
         else:
             self.transport.abort()
 
     def _cancel_response_timer(self) -> None:
-        """Cancel the timer for an HTTP client that does not read its response."""
         self._room.has_reader(self)
         if self._stall is not None:
             self._stall.cancel()
@@ -356,14 +349,12 @@ class HttpProtocol(H11Protocol):
             self.transport.close()
 
     def _leave_alone(self) -> None:
-        """Let the application, if it still reads this request, see that nothing more comes."""
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
 
     async def _serve_health(self, scope: Any, receive: Any, send: Any) -> None:
-        """The application of a connection in the reserve."""
         if scope["path"] == HEALTH:
             await self.config.loaded_app(scope, receive, send)
         else:
@@ -401,7 +392,6 @@ def is_loopback(host: str) -> bool:
 
 
 def _plain_address(host: str) -> str:
-    """The address that a setting names, without the brackets of IPv6."""
     return LOOPBACK_NAMES.get(host.lower(), ANY_ADDRESS if host == "*" else host).strip("[]")
 
 

@@ -84,7 +84,6 @@ async def serve_pages(listener: socket.socket, pages: Pages) -> AsyncIterator[No
 async def _answer_in_time(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pages: Pages
 ) -> None:
-    """Read a request to a worker's health and metrics server and respond, within a timeout."""
     with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
         async with asyncio.timeout(CONNECTION_SECONDS):
             try:
@@ -96,7 +95,6 @@ async def _answer_in_time(
 
 
 def _probe_response(head: bytes, pages: Pages) -> bytes:
-    """The HTTP response of a worker's health and metrics server to a request head."""
     words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
     method = words[0]
     page = _page(words, pages)
@@ -113,7 +111,6 @@ def _probe_response(head: bytes, pages: Pages) -> bytes:
 
 
 def _page(words: list[str], pages: Pages) -> Page:
-    """The health or metrics page for a request line, or an error page."""
     match words:
         case ["GET" | "HEAD", target, "HTTP/1.0" | "HTTP/1.1"]:
             found = pages.get(target.partition("?")[0])
@@ -125,7 +122,6 @@ def _page(words: list[str], pages: Pages) -> Page:
 
 
 def _error_page(status: HTTPStatus) -> Page:
-    """The error page of a worker's health and metrics server."""
     return Page(f"{status.phrase}\n", status=status)
 
 
@@ -154,7 +150,6 @@ async def probes(settings: Settings, listener: socket.socket | None) -> AsyncIte
 
 
 def _metrics() -> Page:
-    """The page `/metrics` of a worker process."""
     return Page(process_metrics(__version__), MEDIA_TYPE)
 
 
@@ -189,7 +184,6 @@ async def work(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _work(settings: Settings, stop: asyncio.Event) -> None:
-    """Open the metrics port and the database of a worker process, then run queued jobs."""
     policy = EgressPolicy.from_text(settings.egress_allow)
     with probe_listener(settings) as listener:
         async with (
@@ -301,7 +295,6 @@ class WorkerGroup:
         return exit_code_of(status)
 
     def _report_end(self, pid: int, status: int) -> None:
-        """Log and print that a process of the worker group ended unexpectedly."""
         how = f"by signal {-status}" if status < 0 else f"with status {status}"
         rest = "" if self._stopping else "; stopping the others"
         if not stderr_is_json():
@@ -326,7 +319,6 @@ def _lifeline() -> Iterator[int]:
 
 
 def _metrics_options(settings: Settings, port: int | None) -> list[str]:
-    """The command-line options for the metrics port of one worker of the group."""
     if port is None:
         return []
     return ["--metrics-port", str(port), "--metrics-host", settings.metrics_host]

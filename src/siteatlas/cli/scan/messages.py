@@ -179,7 +179,6 @@ def shown_site(typed: str) -> str:
 
 
 def _means_neither(error: SiteatlasError, typed: str) -> bool:
-    """Whether a name that is not a site may have been meant as a file."""
     if "://" in typed:
         return False
     if isinstance(error, (EgressDenied, DnsError)):

@@ -222,7 +222,6 @@ class ScanRunner:
         self._sink.put(data)
 
     async def _unless_stopped(self, work: Coroutine[object, object, Result]) -> Result:
-        """The result of `work`, which is cancelled if the runner is stopped first."""
         if self._stopping.is_set():
             work.close()
             raise _Stopped

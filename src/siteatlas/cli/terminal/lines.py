@@ -102,7 +102,6 @@ class ChangeLines:
             yield StyledLine(self._fitted(INDENT, detail))
 
     def _event_lines(self, event: ChangeView) -> Iterator[StyledLine]:
-        """The event of a document or a domain, with what its data says."""
         is_warning = event.kind in WARNINGS
         sign = WARNING_SIGN if is_warning else EVENT_SIGN
         subject = event.sitemap or ""
@@ -112,7 +111,6 @@ class ChangeLines:
             yield StyledLine(self._fitted(INDENT, detail))
 
     def _fitted(self, before: str, middle: str, after: str = "") -> str:
-        """A line of the feed, its middle shortened to the width of the terminal."""
         if self._width is None:
             return before + middle + after
         room = self._width - len(before) - len(after)
@@ -145,7 +143,6 @@ def listed_value(state: dict[str, Any] | None, name: str) -> str:
 
 
 def _event_details(event: ChangeView, data: dict[str, Any]) -> Iterator[str]:
-    """What is printed below an event of a document or a domain."""
     if event.kind == "baseline":
         yield f"first read: {counted(data.get('url_count') or 0, 'URL')}"
     elif event.kind == "removals_held":
@@ -157,7 +154,6 @@ def _event_details(event: ChangeView, data: dict[str, Any]) -> Iterator[str]:
 
 
 def _held_details(data: dict[str, Any]) -> Iterator[str]:
-    """How many URLs wait for a proof, and which documents stand in the way."""
     yield f"{counted(data.get('count') or 0, 'URL')} missing, but not proved to be removed"
     for document in data.get("documents") or ():
         reason = str(document.get("reason"))
@@ -167,7 +163,6 @@ def _held_details(data: dict[str, Any]) -> Iterator[str]:
 
 
 def _robots_details(domain: str, data: dict[str, Any]) -> Iterator[str]:
-    """The first lines of robots.txt that changed, and the command that shows the others."""
     before, after = data.get("http_status_before"), data.get("http_status")
     if before != after:
         yield f"HTTP status: {cell_text(before)} -> {cell_text(after)}"
@@ -233,13 +228,11 @@ class ProblemLines:
                 yield self._fit_to_terminal("    ", _sample_words(sample))
 
     def _wrapped(self, text: str) -> list[str]:
-        """The explanation of a problem code, wrapped to the width of the terminal."""
         if self._width is None:
             return [text]
         return textwrap.wrap(text, self._width, subsequent_indent="  ", break_on_hyphens=False)
 
     def _fit_to_terminal(self, before: str, middle: str, after: str = "") -> str:
-        """A line of a problem list, its middle shortened to the width of the terminal."""
         if self._width is not None:
             # Late, because rich is needed on a terminal only.
             from siteatlas.cli.terminal.tables import shorten_middle

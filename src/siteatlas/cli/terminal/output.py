@@ -192,7 +192,6 @@ def write_line(text: str) -> None:
 
 
 def _write_text(text: str) -> None:
-    """Write text on stdout and flush it."""
     with _flushed_stdout() as stdout:
         stdout.write(text)
 
@@ -206,7 +205,6 @@ def json_bytes(value: object, *, indented: bool = False) -> bytes:
 
 
 def _json_text(value: object) -> str:
-    """The database driver's own kind of UUID, and paths."""
     if isinstance(value, (UUID, PurePath)):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no form in JSON")
@@ -281,7 +279,6 @@ def plain_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> st
 
 
 def _plain_row(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> str:
-    """One line of a plain-text table, its cells padded to the column widths."""
     padded = (
         cell.rjust(width) if column.right else cell.ljust(width)
         for column, cell, width in zip(columns, row, widths, strict=True)

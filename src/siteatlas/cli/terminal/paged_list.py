@@ -102,7 +102,6 @@ async def write_list(
 
 
 def _writer(form: ListFormat, shape: TableLayout[Item]) -> Callable[[Sequence[Item]], None]:
-    """The function that prints one page of a list in this format."""
     if form is ListFormat.JSONL:
         return write_json_lines
     if form is ListFormat.CSV:
@@ -125,7 +124,6 @@ class _CsvPages(Generic[Item]):
 
 
 async def _write_object(pages: AsyncIterator[Page[Item]]) -> None:
-    """Print all pages of a list as one JSON object, for `--json`."""
     items: list[Item] = []
     cursor = examined = None
     async for page in pages:

@@ -84,7 +84,6 @@ def shorten_end(text: str, width: int) -> str:
 
 
 def _last_cells(text: str, width: int) -> str:
-    """The end of a text that fits into `width` terminal cells."""
     end = text[max(0, len(text) - width) :] if width > 0 else ""
     while cell_len(end) > width:
         end = end[1:]
@@ -168,7 +167,6 @@ def shared_origin(urls: Sequence[str]) -> str | None:
 
 
 def _origin_of_cell(url: str) -> str | None:
-    """The origin of the URL in a table cell, which the column head can show instead."""
     try:
         parts = urlsplit(url)
     except ValueError:
