@@ -64,278 +64,19 @@ from siteatlas.net.response import (
     retry_after_seconds,
 )
 
-OnIdle = Callable[[float], None]
-Resume = Callable[[], Awaitable[None]]
-
-
-async def _resume_at_once() -> None:
-    """Without an observer, the next HTTP request is sent without a further wait."""
-
-
-class Waits:
-    """The requests of one job, and which of them wait.
-
-    `on_idle` is called when every open request waits, with the seconds until the first of them
-    can be sent (infinite when that depends on other requests). It is called again when one more
-    request waits. `resume` is awaited before the job sends anything after that, so it may block
-    until the job has its slot back.
-    """
-
-    def __init__(self, on_idle: OnIdle = lambda _: None, resume: Resume = _resume_at_once) -> None:
-        self._on_idle = on_idle
-        self._resume = resume
-        self._resuming = asyncio.Lock()
-        self._requests = 0
-        self._ends: dict[object, float] = {}
-        self._is_idle = False
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether all open HTTP requests of the job wait for their turn, and it has not resumed."""
-        return self._is_idle
-
-    @contextmanager
-    def request(self) -> Iterator[None]:
-        """Count one request, from its first wait until its response has been read."""
-        self._requests += 1
-        try:
-            yield
-        finally:
-            self._requests -= 1
-            self._report_idle()
-
-    @contextmanager
-    def wait(self, seconds: float = math.inf) -> Iterator[None]:
-        """Report that one of the requests waits."""
-        key = object()
-        self._ends[key] = time.monotonic() + seconds
-        self._report_idle()
-        try:
-            yield
-        finally:
-            del self._ends[key]
-
-    async def resume_requests(self) -> None:
-        """Before an HTTP request is sent: wait until a job that was reported as idle may resume."""
-        async with self._resuming:
-            if self._is_idle:
-                await self._resume()
-                self._is_idle = False
-
-    def _report_idle(self) -> None:
-        if self._ends and len(self._ends) >= self._requests:
-            self._is_idle = True
-            self._on_idle(max(min(self._ends.values()) - time.monotonic(), 0.0))
-
-
-_waits: ContextVar[Waits | None] = ContextVar("waits", default=None)
-
-
-@contextmanager
-def observe_waits(waits: Waits) -> Iterator[None]:
-    """Report all waits of requests made inside, also by tasks started inside, to `waits`."""
-    token = _waits.set(waits)
-    try:
-        yield
-    finally:
-        _waits.reset(token)
-
-
-def current_waits() -> Waits:
-    """The `Waits` to which requests of the running task report; unobserved by default."""
-    return _waits.get() or Waits()
-
-
 log = get_logger("net")
-
 OWN_CONNECTIONS = 16
+
 # An IP address may serve thousands of hosts, or be what thousands of names point at: it gets more
 # than one host does, but not what all of them together would get.
 CONNECTIONS_PER_ADDRESS = 8
+
 MAX_IDLE_HOSTS = 4096
-
 HostKey = tuple[str, int, bool]
-
-
-@dataclass(slots=True)
-class _Host:
-    free: asyncio.Semaphore
-    delay: float
-    users: int = 0
-    next_start: float = 0.0
-    failures: int = 0
-    rest: float = 0.0
-    closed_until: float = 0.0
-    paused_until: float = 0.0
-
-
-class Politeness:
-    """Hands out slots to hosts. `delay` is in seconds between two starts.
-
-    The operator's own hosts have no delay and more connections, unless `exempt_own` is false.
-    """
-
-    def __init__(
-        self,
-        delay: float = 0.5,
-        connections: int = 2,
-        *,
-        exempt_own: bool = True,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._delay = delay
-        self._connections = connections
-        self._exempt_own = exempt_own
-        self._clock = clock
-        self._hosts: dict[HostKey, _Host] = {}
-
-    @asynccontextmanager
-    async def slot(
-        self,
-        address: WebAddress,
-        own: bool = False,
-        *,
-        max_retry_after: float = MAX_RETRY_WAIT_SECONDS,
-        ips: Iterable[str] = (),
-    ) -> AsyncIterator[None]:
-        """Wait for a slot for one request and hold it; ConnectionFailed if the host rests.
-
-        `own` says that the host is the operator's own. A pause that the host requested is waited
-        for if it ends within `max_retry_after` seconds; else RateLimited says how long it lasts.
-        `ips` are the IP addresses that the request may connect to; the slot counts for each
-        of them.
-        """
-        waits = current_waits()
-        host = self._host(address, own=own)
-        shared = [self._address(network) for network in sorted(set(map(_network, ips)))]
-        with waits.request():
-            self._refuse_resting(host)
-            async with _place(host, waits), await self._turn(host, shared, max_retry_after, waits):
-                self._refuse_resting(host)
-                yield
-
-    def set_crawl_delay(self, address: WebAddress, seconds: float) -> None:
-        """Set the minimum delay between requests to this host, up to 30 seconds."""
-        host = self._host(address, own=False)
-        host.delay = max(self._delay, min(seconds, 30.0))
-
-    def pause(self, address: WebAddress, seconds: float, *, own: bool = False) -> None:
-        """Send no request to this host for these seconds, because it requested a pause."""
-        host = self._host(address, own=own)
-        host.paused_until = max(host.paused_until, self._clock() + seconds)
-
-    def record(self, address: WebAddress, ok: bool, *, own: bool = False) -> None:
-        """Record whether a request succeeded; after five failures in a row the host rests."""
-        host = self._host(address, own=own)
-        if ok:
-            host.failures, host.rest, host.closed_until = 0, 0.0, 0.0
-            return
-        now = self._clock()
-        if host.closed_until > now:
-            return
-        host.failures += 1
-        if host.failures >= 5:
-            host.rest = min(max(host.rest * 2, 60.0), 900.0)
-            host.closed_until = now + host.rest
-            log.warning("host_paused", host=address.host, port=address.port, seconds=host.rest)
-
-    def _host(self, address: WebAddress, *, own: bool) -> _Host:
-        exempt = own and self._exempt_own
-        connections = OWN_CONNECTIONS if exempt else self._connections
-        delay = 0.0 if exempt else self._delay
-        return self._remembered((address.host, address.port, exempt), connections, delay)
-
-    def _address(self, network: str) -> _Host:
-        """The limits and state that all hosts on one IP address share."""
-        connections = self._connections * CONNECTIONS_PER_ADDRESS
-        return self._remembered((network, 0, False), connections, self._delay / 4)
-
-    def _remembered(self, key: HostKey, connections: int, delay: float) -> _Host:
-        host = self._hosts.pop(key, None)
-        if host is None:
-            self._forget_idle()
-            host = _Host(asyncio.Semaphore(connections), delay)
-        self._hosts[key] = host
-        return host
-
-    def _forget_idle(self) -> None:
-        if len(self._hosts) < MAX_IDLE_HOSTS:
-            return
-        unused = [key for key, host in self._hosts.items() if not host.users]
-        for key in unused[: MAX_IDLE_HOSTS // 2]:
-            del self._hosts[key]
-
-    async def _turn(
-        self, host: _Host, shared: Sequence[_Host], max_retry_after: float, waits: Waits
-    ) -> AsyncExitStack:
-        """Wait for a turn at the host and at what it shares; holds places at the latter.
-
-        A place that is shared is not held while the turn at the host is waited for.
-        """
-        while True:
-            await self._wait_for_turn([host], max_retry_after, waits)
-            async with AsyncExitStack() as places:
-                for other in shared:
-                    await places.enter_async_context(_place(other, waits))
-                await self._wait_for_turn(shared, max_retry_after, waits)
-                if self._left([host], max_retry_after) > 0:
-                    continue
-                for started in (host, *shared):
-                    started.next_start = self._clock() + started.delay
-                return places.pop_all()
-
-    async def _wait_for_turn(
-        self, hosts: Sequence[_Host], max_retry_after: float, waits: Waits
-    ) -> None:
-        while (left := self._left(hosts, max_retry_after)) > 0 or waits.is_idle:
-            if left > 0:
-                with waits.wait(left):
-                    await asyncio.sleep(left)
-            else:
-                # A slot may be long in coming, so the turn is looked at again after it.
-                await waits.resume_requests()
-
-    def _left(self, hosts: Sequence[_Host], max_retry_after: float) -> float:
-        now = self._clock()
-        paused = max((host.paused_until - now for host in hosts), default=0.0)
-        if paused > max_retry_after:
-            raise RateLimited(retry_after=paused)
-        starts = (host.next_start - now for host in hosts if host.delay)
-        return max(paused, max(starts, default=0.0))
-
-    def _refuse_resting(self, host: _Host) -> None:
-        if host.closed_until > self._clock():
-            raise ConnectionFailed(
-                "The site failed several times in a row; requests to it are paused."
-            )
-
-
-@asynccontextmanager
-async def _place(host: _Host, waits: Waits) -> AsyncIterator[None]:
-    host.users += 1
-    try:
-        if host.free.locked():
-            with waits.wait():
-                await host.free.acquire()
-        else:
-            await host.free.acquire()
-        try:
-            yield
-        finally:
-            host.free.release()
-    finally:
-        host.users -= 1
-
-
-def _network(ip: str) -> str:
-    """What counts as one IP address: for IPv6 the network of one customer."""
-    found = read_ip(ip)
-    if isinstance(found, IPv6Address):
-        return str(ip_network((found, 64), strict=False))
-    return ip
-
-
+OnIdle = Callable[[float], None]
+Resume = Callable[[], Awaitable[None]]
 OnRedirect = Callable[[WebAddress, WebAddress], None]
+
 # The ETag and the Last-Modified date that an address gave.
 ValidatorsOf = Callable[[WebAddress], tuple[str | None, str | None]]
 
@@ -571,3 +312,259 @@ def _is_passing_error(raw: aiohttp.ClientResponse) -> bool:
 
 def _retry_jitter() -> float:
     return random.uniform(0.5, 1.5)
+
+
+async def _resume_at_once() -> None:
+    """Without an observer, the next HTTP request is sent without a further wait."""
+
+
+class Waits:
+    """The requests of one job, and which of them wait.
+
+    `on_idle` is called when every open request waits, with the seconds until the first of them
+    can be sent (infinite when that depends on other requests). It is called again when one more
+    request waits. `resume` is awaited before the job sends anything after that, so it may block
+    until the job has its slot back.
+    """
+
+    def __init__(self, on_idle: OnIdle = lambda _: None, resume: Resume = _resume_at_once) -> None:
+        self._on_idle = on_idle
+        self._resume = resume
+        self._resuming = asyncio.Lock()
+        self._requests = 0
+        self._ends: dict[object, float] = {}
+        self._is_idle = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all open HTTP requests of the job wait for their turn, and it has not resumed."""
+        return self._is_idle
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Count one request, from its first wait until its response has been read."""
+        self._requests += 1
+        try:
+            yield
+        finally:
+            self._requests -= 1
+            self._report_idle()
+
+    @contextmanager
+    def wait(self, seconds: float = math.inf) -> Iterator[None]:
+        """Report that one of the requests waits."""
+        key = object()
+        self._ends[key] = time.monotonic() + seconds
+        self._report_idle()
+        try:
+            yield
+        finally:
+            del self._ends[key]
+
+    async def resume_requests(self) -> None:
+        """Before an HTTP request is sent: wait until a job that was reported as idle may resume."""
+        async with self._resuming:
+            if self._is_idle:
+                await self._resume()
+                self._is_idle = False
+
+    def _report_idle(self) -> None:
+        if self._ends and len(self._ends) >= self._requests:
+            self._is_idle = True
+            self._on_idle(max(min(self._ends.values()) - time.monotonic(), 0.0))
+
+
+_waits: ContextVar[Waits | None] = ContextVar("waits", default=None)
+
+
+@contextmanager
+def observe_waits(waits: Waits) -> Iterator[None]:
+    """Report all waits of requests made inside, also by tasks started inside, to `waits`."""
+    token = _waits.set(waits)
+    try:
+        yield
+    finally:
+        _waits.reset(token)
+
+
+def current_waits() -> Waits:
+    """The `Waits` to which requests of the running task report; unobserved by default."""
+    return _waits.get() or Waits()
+
+
+@dataclass(slots=True)
+class _Host:
+    free: asyncio.Semaphore
+    delay: float
+    users: int = 0
+    next_start: float = 0.0
+    failures: int = 0
+    rest: float = 0.0
+    closed_until: float = 0.0
+    paused_until: float = 0.0
+
+
+class Politeness:
+    """Hands out slots to hosts. `delay` is in seconds between two starts.
+
+    The operator's own hosts have no delay and more connections, unless `exempt_own` is false.
+    """
+
+    def __init__(
+        self,
+        delay: float = 0.5,
+        connections: int = 2,
+        *,
+        exempt_own: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._delay = delay
+        self._connections = connections
+        self._exempt_own = exempt_own
+        self._clock = clock
+        self._hosts: dict[HostKey, _Host] = {}
+
+    @asynccontextmanager
+    async def slot(
+        self,
+        address: WebAddress,
+        own: bool = False,
+        *,
+        max_retry_after: float = MAX_RETRY_WAIT_SECONDS,
+        ips: Iterable[str] = (),
+    ) -> AsyncIterator[None]:
+        """Wait for a slot for one request and hold it; ConnectionFailed if the host rests.
+
+        `own` says that the host is the operator's own. A pause that the host requested is waited
+        for if it ends within `max_retry_after` seconds; else RateLimited says how long it lasts.
+        `ips` are the IP addresses that the request may connect to; the slot counts for each
+        of them.
+        """
+        waits = current_waits()
+        host = self._host(address, own=own)
+        shared = [self._address(network) for network in sorted(set(map(_network, ips)))]
+        with waits.request():
+            self._refuse_resting(host)
+            async with _place(host, waits), await self._turn(host, shared, max_retry_after, waits):
+                self._refuse_resting(host)
+                yield
+
+    def set_crawl_delay(self, address: WebAddress, seconds: float) -> None:
+        """Set the minimum delay between requests to this host, up to 30 seconds."""
+        host = self._host(address, own=False)
+        host.delay = max(self._delay, min(seconds, 30.0))
+
+    def pause(self, address: WebAddress, seconds: float, *, own: bool = False) -> None:
+        """Send no request to this host for these seconds, because it requested a pause."""
+        host = self._host(address, own=own)
+        host.paused_until = max(host.paused_until, self._clock() + seconds)
+
+    def record(self, address: WebAddress, ok: bool, *, own: bool = False) -> None:
+        """Record whether a request succeeded; after five failures in a row the host rests."""
+        host = self._host(address, own=own)
+        if ok:
+            host.failures, host.rest, host.closed_until = 0, 0.0, 0.0
+            return
+        now = self._clock()
+        if host.closed_until > now:
+            return
+        host.failures += 1
+        if host.failures >= 5:
+            host.rest = min(max(host.rest * 2, 60.0), 900.0)
+            host.closed_until = now + host.rest
+            log.warning("host_paused", host=address.host, port=address.port, seconds=host.rest)
+
+    def _host(self, address: WebAddress, *, own: bool) -> _Host:
+        exempt = own and self._exempt_own
+        connections = OWN_CONNECTIONS if exempt else self._connections
+        delay = 0.0 if exempt else self._delay
+        return self._remembered((address.host, address.port, exempt), connections, delay)
+
+    def _address(self, network: str) -> _Host:
+        """The limits and state that all hosts on one IP address share."""
+        connections = self._connections * CONNECTIONS_PER_ADDRESS
+        return self._remembered((network, 0, False), connections, self._delay / 4)
+
+    def _remembered(self, key: HostKey, connections: int, delay: float) -> _Host:
+        host = self._hosts.pop(key, None)
+        if host is None:
+            self._forget_idle()
+            host = _Host(asyncio.Semaphore(connections), delay)
+        self._hosts[key] = host
+        return host
+
+    def _forget_idle(self) -> None:
+        if len(self._hosts) < MAX_IDLE_HOSTS:
+            return
+        unused = [key for key, host in self._hosts.items() if not host.users]
+        for key in unused[: MAX_IDLE_HOSTS // 2]:
+            del self._hosts[key]
+
+    async def _turn(
+        self, host: _Host, shared: Sequence[_Host], max_retry_after: float, waits: Waits
+    ) -> AsyncExitStack:
+        """Wait for a turn at the host and at what it shares; holds places at the latter.
+
+        A place that is shared is not held while the turn at the host is waited for.
+        """
+        while True:
+            await self._wait_for_turn([host], max_retry_after, waits)
+            async with AsyncExitStack() as places:
+                for other in shared:
+                    await places.enter_async_context(_place(other, waits))
+                await self._wait_for_turn(shared, max_retry_after, waits)
+                if self._left([host], max_retry_after) > 0:
+                    continue
+                for started in (host, *shared):
+                    started.next_start = self._clock() + started.delay
+                return places.pop_all()
+
+    async def _wait_for_turn(
+        self, hosts: Sequence[_Host], max_retry_after: float, waits: Waits
+    ) -> None:
+        while (left := self._left(hosts, max_retry_after)) > 0 or waits.is_idle:
+            if left > 0:
+                with waits.wait(left):
+                    await asyncio.sleep(left)
+            else:
+                # A slot may be long in coming, so the turn is looked at again after it.
+                await waits.resume_requests()
+
+    def _left(self, hosts: Sequence[_Host], max_retry_after: float) -> float:
+        now = self._clock()
+        paused = max((host.paused_until - now for host in hosts), default=0.0)
+        if paused > max_retry_after:
+            raise RateLimited(retry_after=paused)
+        starts = (host.next_start - now for host in hosts if host.delay)
+        return max(paused, max(starts, default=0.0))
+
+    def _refuse_resting(self, host: _Host) -> None:
+        if host.closed_until > self._clock():
+            raise ConnectionFailed(
+                "The site failed several times in a row; requests to it are paused."
+            )
+
+
+@asynccontextmanager
+async def _place(host: _Host, waits: Waits) -> AsyncIterator[None]:
+    host.users += 1
+    try:
+        if host.free.locked():
+            with waits.wait():
+                await host.free.acquire()
+        else:
+            await host.free.acquire()
+        try:
+            yield
+        finally:
+            host.free.release()
+    finally:
+        host.users -= 1
+
+
+def _network(ip: str) -> str:
+    """What counts as one IP address: for IPv6 the network of one customer."""
+    found = read_ip(ip)
+    if isinstance(found, IPv6Address):
+        return str(ip_network((found, 64), strict=False))
+    return ip

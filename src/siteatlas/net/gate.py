@@ -41,201 +41,300 @@ from siteatlas.net.egress import EgressPolicy, note_denial, read_ip
 from siteatlas.net.response import CHUNK_BYTES, LIBRARY_FAULTS, FetchLimits, map_exception
 from siteatlas.settings import LoadedSettings, Settings, unusable_setting
 
+LOOKUP_SECONDS = 4.5
 
-@dataclass(frozen=True, slots=True)
-class Proxy:
-    """An HTTP proxy; as text it is shown without its credentials."""
+# Shorter than the first pause before a job is retried.
+DEAD_SECONDS = 10.0
 
-    host: str
-    port: int
-    credentials: str | None = field(default=None, repr=False)
-
-    @classmethod
-    def parse(cls, text: str) -> Proxy:
-        """Read the address of a proxy; raises ConfigurationError without repeating the text."""
-        unusable = ConfigurationError(
-            "It must be http://HOST:PORT or http://USER:PASSWORD@HOST:PORT."
-        )
-        try:
-            parts = urlsplit(text)
-            port = parts.port
-            # As aiohttp requests it: an IPv6 address in its short form.
-            host = URL.build(scheme="http", host=parts.hostname or "", port=port).raw_host
-        except ValueError as error:
-            raise unusable from error
-        rest = (parts.path.removesuffix("/"), parts.query, parts.fragment)
-        if parts.scheme != "http" or not host or not port or any(rest) or not host.isascii():
-            raise unusable
-        return cls(host, port, _credentials(parts))
-
-    @property
-    def url(self) -> URL:
-        """The URL of the operator's HTTP proxy, without its credentials."""
-        return URL.build(scheme="http", host=self.host, port=self.port)
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The credentials for the proxy, for every request and every tunnel."""
-        return {"Proxy-Authorization": self.credentials} if self.credentials else {}
-
-    def __str__(self) -> str:
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
-
-
-def _credentials(parts: SplitResult) -> str | None:
-    if parts.username is None:
-        return None
-    return aiohttp.encode_basic_auth(unquote(parts.username), unquote(parts.password or ""))
-
-
+MAX_DEAD_NAMES = 1024
+MAX_LOOKUPS = 4
+MAX_ADDRESSES = 4
 MAX_INTERIM_ANSWERS = 8
 MAX_BYTES_BEFORE_HEAD = 128 * 1024
 SMALL_READ = 16 * 1024
 LARGE_READ = 64 * 1024
-# One for all connections of a loop, most of which wait: what a read puts there is copied before
-# the loop reads from another connection.
-_receive_buffers = LoopLocal(lambda: memoryview(bytearray(LARGE_READ)))
 
 
-class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
-    """A connection of aiohttp that is aborted when a site sends too much besides the document.
+class GatedClient:
+    """A client whose connections all pass the egress gate; they are open during `async with`.
 
-    Until the head is complete, and while chunks are small, little is read at a time: parsing a
-    read of tiny chunks takes a hundred times as long as parsing one of plain body.
+    `tls` replaces the default trust store.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop)
-        self._space = _receive_buffers.get()
-        self._reset_counts()
+    def __init__(
+        self,
+        policy: EgressPolicy,
+        limits: FetchLimits,
+        *,
+        user_agent: str,
+        resolver: Resolver | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._policy = policy
+        self._limits = limits
+        self._user_agent = user_agent
+        self._tls = tls
+        self._gate = Gate(
+            policy,
+            resolver or DnsResolver(),
+            timeout=limits.dns,
+            cache_seconds=limits.dns_cache,
+        )
+        self._session: aiohttp.ClientSession | None = None
 
-    def _reset_counts(self) -> None:
-        self._answers = 0
-        self._wire_bytes = 0
-        self._head_bytes = 0
-        self._has_head = False
-        self._is_chunked = False
-        self._body: aiohttp.StreamReader | None = None
+    async def __aenter__(self) -> Self:
+        self._session = _open_session(
+            self._gate, self._limits, user_agent=self._user_agent, tls=self._tls
+        )
+        return self
 
-    def set_response_params(self, **options: Any) -> None:
-        """Prepare for the response to a new request; called by aiohttp."""
-        self._reset_counts()
-        super().set_response_params(**options)
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+            await self._gate.close()
+            self._session = None
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        """The buffer for the next bytes of a response; small while it may be all overhead."""
-        return self._space if self._is_mostly_body else self._space[:SMALL_READ]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Process the bytes that the transport has written to the buffer."""
-        self.data_received(bytes(self._space[:nbytes]))
-
-    def feed_data(self, data: tuple[Any, Any], size: int = 0) -> None:
-        """Count a parsed response, interim or final; called by aiohttp."""
-        message, body = data
-        self._answers += 1
-        self._head_bytes += sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
-        if not self._has_head and message.code >= 200:
-            self._has_head = True
-            self._is_chunked = message.chunked
-            self._body = body
-        super().feed_data(data, size)
-
-    def data_received(self, data: bytes) -> None:
-        """Parse received bytes, then abort the response if it has too much overhead."""
-        super().data_received(data)
-        self._wire_bytes += len(data)
-        reason = self._overhead_fault()
-        if reason is not None and self.transport is not None:
-            self._abort_response(HttpProtocolError(reason))
-
-    @property
-    def _framing_bytes(self) -> int:
-        """Bytes received besides headers and body; some may not have been parsed yet."""
-        body_bytes = self._body.total_bytes if self._body is not None else 0
-        return self._wire_bytes - self._head_bytes - body_bytes
-
-    @property
-    def _is_mostly_body(self) -> bool:
-        """Whether the response is mostly body, so that a large read is parsed quickly."""
-        if not self._has_head:
-            return False
-        if not self._is_chunked:
-            return True
-        enough = self._wire_bytes >= LARGE_READ
-        return enough and self._framing_bytes * 16 <= self._wire_bytes
-
-    def _overhead_fault(self) -> str | None:
-        if self._answers > MAX_INTERIM_ANSWERS + 1:
-            return "The site sent too many interim responses."
-        if not self._has_head:
-            too_long = self._wire_bytes > MAX_BYTES_BEFORE_HEAD
-            return "The response headers are too long." if too_long else None
-        framing = self._framing_bytes
-        if self._is_chunked and framing > 16 * 1024 + (self._wire_bytes - framing) // 2:
-            return "The site sends the document in chunks of a few bytes."
-        return None
-
-    def _abort_response(self, error: HttpProtocolError) -> None:
-        transport, body = self.transport, self._body
-        self._buffer.clear()
-        self.set_exception(error)
-        if body is not None and not body.is_eof():
-            body.set_exception(error)
-        # Otherwise the end of the connection would take the place of the reason for it.
-        self._payload = None
-        if transport is not None:
-            transport.abort()
+    @staticmethod
+    def _request_url(address: WebAddress) -> URL:
+        """The URL to request; EgressDenied if yarl sees another host or port in it than we do."""
+        url = URL(address.url, encoded=True)
+        if (url.raw_host, url.port) != (address.host, address.port):
+            raise EgressDenied
+        return url
 
 
-class BoundedConnector(aiohttp.TCPConnector):
-    """The connector of the HTTP client; limits what its connections receive."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._factory = functools.partial(BoundedHandler, loop=self._loop)  # type: ignore[assignment]
-
-
-# The client sets these itself; a second opinion would break requests or their limits.
-_OURS = frozenset(
-    (
-        *("accept-encoding", "connection", "content-length", "host", "if-modified-since"),
-        *("if-none-match", "range", "te", "trailer", "transfer-encoding", "upgrade", "user-agent"),
+def _open_session(
+    gate: Gate, limits: FetchLimits, *, user_agent: str, tls: ssl.SSLContext | None = None
+) -> aiohttp.ClientSession:
+    connector = BoundedConnector(
+        resolver=gate,
+        use_dns_cache=False,
+        socket_factory=gate.open_socket,
+        limit=64,
+        ssl=tls or True,
     )
-)
-_is_header_name = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}").fullmatch
-_is_header_value = re.compile(r"[\x20-\x7e\t]{0,8192}").fullmatch
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": user_agent, "Accept": "*/*"},
+        timeout=aiohttp.ClientTimeout(
+            total=None,
+            connect=limits.dns + limits.connect,
+            sock_connect=limits.connect,
+            sock_read=limits.first_byte,
+        ),
+        trust_env=False,
+        auto_decompress=False,
+        middlewares=(_named_faults,),
+        read_bufsize=CHUNK_BYTES,
+        max_field_size=16 * 1024,
+        max_headers=128,
+    )
 
 
-def read_header_lines(lines: Iterable[str]) -> dict[str, str]:
-    """`Name: value` lines as a table; ConfigurationError names the header, never its value."""
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon:
-            raise ConfigurationError("A header is written as 'Name: value'.")
-        headers[name.strip()] = value.strip()
-    return checked_headers(headers)
+async def _named_faults(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Translate faults before aiohttp sees them: it would silently send the request again."""
+    try:
+        return await handler(request)
+    except LIBRARY_FAULTS as error:
+        raise map_exception(error) from error
 
 
-def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """A copy of the table; ConfigurationError for what cannot or must not be sent."""
-    for name, value in headers.items():
-        if not _is_header_name(name):
-            raise ConfigurationError("The header name contains an invalid character.")
-        if name.lower() in _OURS:
-            raise ConfigurationError(f"The header {name} is set by Siteatlas itself.")
-        if not _is_header_value(value):
-            raise ConfigurationError(
-                f"The value of the header {name} contains an invalid character."
-            )
-    return dict(headers)
+def request_options(
+    headers: Mapping[str, str], address: WebAddress, proxy: Proxy | None
+) -> dict[str, Any]:
+    """Headers and proxy of a request; over HTTPS, the site does not see what is for the proxy."""
+    if proxy is None:
+        return {"headers": headers}
+    if address.url.startswith("https:"):
+        return {"headers": headers, "proxy": proxy.url, "proxy_headers": proxy.headers}
+    return {"headers": {**headers, **proxy.headers}, "proxy": proxy.url}
 
 
-LOOKUP_SECONDS = 4.5
-# Shorter than the first pause before a job is retried.
-DEAD_SECONDS = 10.0
-MAX_DEAD_NAMES = 1024
+class Gate(AbstractResolver):
+    """aiohttp's resolver and socket factory, behind one policy."""
+
+    def __init__(
+        self, policy: EgressPolicy, resolver: Resolver, *, timeout: float, cache_seconds: float
+    ) -> None:
+        self._policy = policy
+        self._resolver = resolver
+        self._timeout = timeout
+        self._cache_seconds = min(cache_seconds, 60.0)
+        self._cache: dict[str, tuple[float, tuple[str, ...]]] = {}
+        self._lookups = asyncio.Semaphore(MAX_LOOKUPS)
+
+    async def resolve(
+        self,
+        host: str,
+        port: int = 0,
+        family: int = socket.AF_UNSPEC,  # noqa: ARG002
+    ) -> list[ResolveResult]:
+        """The checked addresses of the target; a name is looked up unless that was done before."""
+        target = _target.get()
+        if target is None or (target.host, target.port) != (host, port):
+            raise _denial(target, host, port, "not the target")
+        if not target.addresses:
+            target.addresses = await self._checked(target)
+        return [_resolve_result(host, ip, port) for ip in target.addresses]
+
+    async def look_up(self, address: WebAddress) -> tuple[str, ...]:
+        """The addresses that a request for this address may connect to.
+
+        One forbidden address among the records refuses the name. Of many records the first few
+        are used.
+        """
+        if read_ip(address.host) is not None:
+            return (address.host,)
+        return await self._checked(ConnectTarget(address.host, address.port, ()))
+
+    async def _checked(self, target: ConnectTarget) -> tuple[str, ...]:
+        addresses = await self._addresses_of(target)
+        try:
+            for ip in addresses:
+                self._check(target, ip)
+        except EgressDenied as denied:
+            self._cache.pop(target.host, None)
+            raise _denial(target, target.host, target.port, "record") from denied
+        return tuple(addresses[:MAX_ADDRESSES])
+
+    def open_socket(self, info: AddrInfoType) -> socket.socket:
+        """Make the socket for a connection, if it goes to an address that was checked."""
+        family, kind, protocol, _, destination = info
+        ip, port = str(destination[0]), int(destination[1])
+        target = _target.get()
+        if target is None or port != target.port or ip not in target.addresses:
+            raise _denial(target, ip, port, "not the target")
+        if family not in {socket.AF_INET, socket.AF_INET6}:
+            raise _denial(target, ip, port, "family")
+        try:
+            self._check(target, ip)
+        except EgressDenied as denied:
+            raise _denial(target, ip, port, "address") from denied
+        opened = socket.socket(family, kind, protocol)
+        target.sockets.append((opened, ip))
+        return opened
+
+    def verify_peers(self, target: ConnectTarget) -> None:
+        """Compare what the new sockets are connected to with what was checked."""
+        if target.denied is not None:
+            raise target.denied
+        for opened, ip in target.sockets:
+            peer = _peer(opened)
+            if peer is not None and (read_ip(peer[0]), peer[1]) != (read_ip(ip), target.port):
+                raise _denial(target, peer[0], peer[1], "peer")
+
+    async def close(self) -> None:
+        """Forget all addresses."""
+        self._cache.clear()
+
+    def _check(self, target: ConnectTarget, ip: str) -> None:
+        if not target.is_proxy:
+            self._policy.check_socket(target.host, ip, target.port)
+
+    async def _addresses_of(self, target: ConnectTarget) -> Sequence[str]:
+        try:
+            return await self._addresses(target.host)
+        except DnsError as error:
+            if target.is_proxy:
+                raise ProxyFailed("The host name of the proxy cannot be resolved.") from error
+            raise
+
+    async def _addresses(self, host: str) -> Sequence[str]:
+        known = self._cache.get(host)
+        if known is not None and known[0] > time.monotonic():
+            return known[1]
+        try:
+            async with asyncio.timeout(self._timeout), self._lookups:
+                found = tuple(await self._resolver.addresses(host))
+        except TimeoutError as error:
+            raise DnsError("The host name of the site was not resolved in time.") from error
+        if not found:
+            raise DnsNameUnknown
+        if len(self._cache) >= 256:
+            self._cache.clear()
+        self._cache[host] = (time.monotonic() + self._cache_seconds, found)
+        return found
+
+
+def _denial(target: ConnectTarget | None, host: str, port: int, reason: str) -> EgressDenied:
+    """The same error for every reason; the reason itself is only logged."""
+    note_denial(target.host if target else host, host, port, reason)
+    denied = EgressDenied()
+    if target is not None:
+        target.denied = denied
+    return denied
+
+
+def _resolve_result(host: str, ip: str, port: int) -> ResolveResult:
+    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+    return ResolveResult(
+        hostname=host,
+        host=ip,
+        port=port,
+        family=family,
+        proto=socket.IPPROTO_TCP,
+        flags=socket.AI_NUMERICHOST,
+    )
+
+
+def _peer(opened: socket.socket) -> tuple[str, int] | None:
+    if opened.fileno() < 0:
+        return None
+    try:
+        name = opened.getpeername()
+    except OSError:
+        return None
+    return str(name[0]), int(name[1])
+
+
+@dataclass(slots=True)
+class ConnectTarget:
+    """The one host and port that the running request may connect to: the site's, or the proxy's.
+
+    A proxy is the operator's choice and may have any address.
+    """
+
+    host: str
+    port: int
+    addresses: tuple[str, ...]
+    sockets: list[tuple[socket.socket, str]] = field(default_factory=list)
+    denied: EgressDenied | None = None
+    is_proxy: bool = False
+
+
+_target: ContextVar[ConnectTarget | None] = ContextVar("target", default=None)
+
+
+@contextlib.contextmanager
+def choose_connect_target(
+    address: WebAddress, proxy: Proxy | None = None, *, ips: Sequence[str] = ()
+) -> Iterator[ConnectTarget]:
+    """Set the target of the requests in the block; a denial at the gate raises EgressDenied.
+
+    `ips` are what an earlier `Gate.look_up` found; nothing else is connected to then. The gate's
+    own exception is kept on the target, because aiohttp and its helpers may wrap it,
+    try the next address or swallow it.
+    """
+    host, port = (address.host, address.port) if proxy is None else (proxy.host, proxy.port)
+    literal = read_ip(host) is not None
+    target = ConnectTarget(
+        host, port, (host,) if literal else tuple(ips), is_proxy=proxy is not None
+    )
+    token = _target.set(target)
+    try:
+        yield target
+    finally:
+        _target.reset(token)
+        if target.denied is not None:
+            raise target.denied
 
 
 class Resolver(Protocol):
@@ -383,290 +482,191 @@ class DnsQuery:
             self._loop.remove_writer(fd)
 
 
-MAX_LOOKUPS = 4
-MAX_ADDRESSES = 4
+class BoundedConnector(aiohttp.TCPConnector):
+    """The connector of the HTTP client; limits what its connections receive."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._factory = functools.partial(BoundedHandler, loop=self._loop)  # type: ignore[assignment]
 
 
-@dataclass(slots=True)
-class ConnectTarget:
-    """The one host and port that the running request may connect to: the site's, or the proxy's.
+# One for all connections of a loop, most of which wait: what a read puts there is copied before
+# the loop reads from another connection.
+_receive_buffers = LoopLocal(lambda: memoryview(bytearray(LARGE_READ)))
 
-    A proxy is the operator's choice and may have any address.
+
+class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
+    """A connection of aiohttp that is aborted when a site sends too much besides the document.
+
+    Until the head is complete, and while chunks are small, little is read at a time: parsing a
+    read of tiny chunks takes a hundred times as long as parsing one of plain body.
     """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._space = _receive_buffers.get()
+        self._reset_counts()
+
+    def _reset_counts(self) -> None:
+        self._answers = 0
+        self._wire_bytes = 0
+        self._head_bytes = 0
+        self._has_head = False
+        self._is_chunked = False
+        self._body: aiohttp.StreamReader | None = None
+
+    def set_response_params(self, **options: Any) -> None:
+        """Prepare for the response to a new request; called by aiohttp."""
+        self._reset_counts()
+        super().set_response_params(**options)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        """The buffer for the next bytes of a response; small while it may be all overhead."""
+        return self._space if self._is_mostly_body else self._space[:SMALL_READ]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Process the bytes that the transport has written to the buffer."""
+        self.data_received(bytes(self._space[:nbytes]))
+
+    def feed_data(self, data: tuple[Any, Any], size: int = 0) -> None:
+        """Count a parsed response, interim or final; called by aiohttp."""
+        message, body = data
+        self._answers += 1
+        self._head_bytes += sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
+        if not self._has_head and message.code >= 200:
+            self._has_head = True
+            self._is_chunked = message.chunked
+            self._body = body
+        super().feed_data(data, size)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse received bytes, then abort the response if it has too much overhead."""
+        super().data_received(data)
+        self._wire_bytes += len(data)
+        reason = self._overhead_fault()
+        if reason is not None and self.transport is not None:
+            self._abort_response(HttpProtocolError(reason))
+
+    @property
+    def _framing_bytes(self) -> int:
+        """Bytes received besides headers and body; some may not have been parsed yet."""
+        body_bytes = self._body.total_bytes if self._body is not None else 0
+        return self._wire_bytes - self._head_bytes - body_bytes
+
+    @property
+    def _is_mostly_body(self) -> bool:
+        """Whether the response is mostly body, so that a large read is parsed quickly."""
+        if not self._has_head:
+            return False
+        if not self._is_chunked:
+            return True
+        enough = self._wire_bytes >= LARGE_READ
+        return enough and self._framing_bytes * 16 <= self._wire_bytes
+
+    def _overhead_fault(self) -> str | None:
+        if self._answers > MAX_INTERIM_ANSWERS + 1:
+            return "The site sent too many interim responses."
+        if not self._has_head:
+            too_long = self._wire_bytes > MAX_BYTES_BEFORE_HEAD
+            return "The response headers are too long." if too_long else None
+        framing = self._framing_bytes
+        if self._is_chunked and framing > 16 * 1024 + (self._wire_bytes - framing) // 2:
+            return "The site sends the document in chunks of a few bytes."
+        return None
+
+    def _abort_response(self, error: HttpProtocolError) -> None:
+        transport, body = self.transport, self._body
+        self._buffer.clear()
+        self.set_exception(error)
+        if body is not None and not body.is_eof():
+            body.set_exception(error)
+        # Otherwise the end of the connection would take the place of the reason for it.
+        self._payload = None
+        if transport is not None:
+            transport.abort()
+
+
+# The client sets these itself; a second opinion would break requests or their limits.
+_OURS = frozenset(
+    (
+        *("accept-encoding", "connection", "content-length", "host", "if-modified-since"),
+        *("if-none-match", "range", "te", "trailer", "transfer-encoding", "upgrade", "user-agent"),
+    )
+)
+
+_is_header_name = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}").fullmatch
+_is_header_value = re.compile(r"[\x20-\x7e\t]{0,8192}").fullmatch
+
+
+def read_header_lines(lines: Iterable[str]) -> dict[str, str]:
+    """`Name: value` lines as a table; ConfigurationError names the header, never its value."""
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise ConfigurationError("A header is written as 'Name: value'.")
+        headers[name.strip()] = value.strip()
+    return checked_headers(headers)
+
+
+def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """A copy of the table; ConfigurationError for what cannot or must not be sent."""
+    for name, value in headers.items():
+        if not _is_header_name(name):
+            raise ConfigurationError("The header name contains an invalid character.")
+        if name.lower() in _OURS:
+            raise ConfigurationError(f"The header {name} is set by Siteatlas itself.")
+        if not _is_header_value(value):
+            raise ConfigurationError(
+                f"The value of the header {name} contains an invalid character."
+            )
+    return dict(headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """An HTTP proxy; as text it is shown without its credentials."""
 
     host: str
     port: int
-    addresses: tuple[str, ...]
-    sockets: list[tuple[socket.socket, str]] = field(default_factory=list)
-    denied: EgressDenied | None = None
-    is_proxy: bool = False
+    credentials: str | None = field(default=None, repr=False)
 
-
-_target: ContextVar[ConnectTarget | None] = ContextVar("target", default=None)
-
-
-@contextlib.contextmanager
-def choose_connect_target(
-    address: WebAddress, proxy: Proxy | None = None, *, ips: Sequence[str] = ()
-) -> Iterator[ConnectTarget]:
-    """Set the target of the requests in the block; a denial at the gate raises EgressDenied.
-
-    `ips` are what an earlier `Gate.look_up` found; nothing else is connected to then. The gate's
-    own exception is kept on the target, because aiohttp and its helpers may wrap it,
-    try the next address or swallow it.
-    """
-    host, port = (address.host, address.port) if proxy is None else (proxy.host, proxy.port)
-    literal = read_ip(host) is not None
-    target = ConnectTarget(
-        host, port, (host,) if literal else tuple(ips), is_proxy=proxy is not None
-    )
-    token = _target.set(target)
-    try:
-        yield target
-    finally:
-        _target.reset(token)
-        if target.denied is not None:
-            raise target.denied
-
-
-class Gate(AbstractResolver):
-    """aiohttp's resolver and socket factory, behind one policy."""
-
-    def __init__(
-        self, policy: EgressPolicy, resolver: Resolver, *, timeout: float, cache_seconds: float
-    ) -> None:
-        self._policy = policy
-        self._resolver = resolver
-        self._timeout = timeout
-        self._cache_seconds = min(cache_seconds, 60.0)
-        self._cache: dict[str, tuple[float, tuple[str, ...]]] = {}
-        self._lookups = asyncio.Semaphore(MAX_LOOKUPS)
-
-    async def resolve(
-        self,
-        host: str,
-        port: int = 0,
-        family: int = socket.AF_UNSPEC,  # noqa: ARG002
-    ) -> list[ResolveResult]:
-        """The checked addresses of the target; a name is looked up unless that was done before."""
-        target = _target.get()
-        if target is None or (target.host, target.port) != (host, port):
-            raise _denial(target, host, port, "not the target")
-        if not target.addresses:
-            target.addresses = await self._checked(target)
-        return [_resolve_result(host, ip, port) for ip in target.addresses]
-
-    async def look_up(self, address: WebAddress) -> tuple[str, ...]:
-        """The addresses that a request for this address may connect to.
-
-        One forbidden address among the records refuses the name. Of many records the first few
-        are used.
-        """
-        if read_ip(address.host) is not None:
-            return (address.host,)
-        return await self._checked(ConnectTarget(address.host, address.port, ()))
-
-    async def _checked(self, target: ConnectTarget) -> tuple[str, ...]:
-        addresses = await self._addresses_of(target)
-        try:
-            for ip in addresses:
-                self._check(target, ip)
-        except EgressDenied as denied:
-            self._cache.pop(target.host, None)
-            raise _denial(target, target.host, target.port, "record") from denied
-        return tuple(addresses[:MAX_ADDRESSES])
-
-    def open_socket(self, info: AddrInfoType) -> socket.socket:
-        """Make the socket for a connection, if it goes to an address that was checked."""
-        family, kind, protocol, _, destination = info
-        ip, port = str(destination[0]), int(destination[1])
-        target = _target.get()
-        if target is None or port != target.port or ip not in target.addresses:
-            raise _denial(target, ip, port, "not the target")
-        if family not in {socket.AF_INET, socket.AF_INET6}:
-            raise _denial(target, ip, port, "family")
-        try:
-            self._check(target, ip)
-        except EgressDenied as denied:
-            raise _denial(target, ip, port, "address") from denied
-        opened = socket.socket(family, kind, protocol)
-        target.sockets.append((opened, ip))
-        return opened
-
-    def verify_peers(self, target: ConnectTarget) -> None:
-        """Compare what the new sockets are connected to with what was checked."""
-        if target.denied is not None:
-            raise target.denied
-        for opened, ip in target.sockets:
-            peer = _peer(opened)
-            if peer is not None and (read_ip(peer[0]), peer[1]) != (read_ip(ip), target.port):
-                raise _denial(target, peer[0], peer[1], "peer")
-
-    async def close(self) -> None:
-        """Forget all addresses."""
-        self._cache.clear()
-
-    def _check(self, target: ConnectTarget, ip: str) -> None:
-        if not target.is_proxy:
-            self._policy.check_socket(target.host, ip, target.port)
-
-    async def _addresses_of(self, target: ConnectTarget) -> Sequence[str]:
-        try:
-            return await self._addresses(target.host)
-        except DnsError as error:
-            if target.is_proxy:
-                raise ProxyFailed("The host name of the proxy cannot be resolved.") from error
-            raise
-
-    async def _addresses(self, host: str) -> Sequence[str]:
-        known = self._cache.get(host)
-        if known is not None and known[0] > time.monotonic():
-            return known[1]
-        try:
-            async with asyncio.timeout(self._timeout), self._lookups:
-                found = tuple(await self._resolver.addresses(host))
-        except TimeoutError as error:
-            raise DnsError("The host name of the site was not resolved in time.") from error
-        if not found:
-            raise DnsNameUnknown
-        if len(self._cache) >= 256:
-            self._cache.clear()
-        self._cache[host] = (time.monotonic() + self._cache_seconds, found)
-        return found
-
-
-def _denial(target: ConnectTarget | None, host: str, port: int, reason: str) -> EgressDenied:
-    """The same error for every reason; the reason itself is only logged."""
-    note_denial(target.host if target else host, host, port, reason)
-    denied = EgressDenied()
-    if target is not None:
-        target.denied = denied
-    return denied
-
-
-def _resolve_result(host: str, ip: str, port: int) -> ResolveResult:
-    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
-    return ResolveResult(
-        hostname=host,
-        host=ip,
-        port=port,
-        family=family,
-        proto=socket.IPPROTO_TCP,
-        flags=socket.AI_NUMERICHOST,
-    )
-
-
-def _peer(opened: socket.socket) -> tuple[str, int] | None:
-    if opened.fileno() < 0:
-        return None
-    try:
-        name = opened.getpeername()
-    except OSError:
-        return None
-    return str(name[0]), int(name[1])
-
-
-class GatedClient:
-    """A client whose connections all pass the egress gate; they are open during `async with`.
-
-    `tls` replaces the default trust store.
-    """
-
-    def __init__(
-        self,
-        policy: EgressPolicy,
-        limits: FetchLimits,
-        *,
-        user_agent: str,
-        resolver: Resolver | None = None,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        self._policy = policy
-        self._limits = limits
-        self._user_agent = user_agent
-        self._tls = tls
-        self._gate = Gate(
-            policy,
-            resolver or DnsResolver(),
-            timeout=limits.dns,
-            cache_seconds=limits.dns_cache,
+    @classmethod
+    def parse(cls, text: str) -> Proxy:
+        """Read the address of a proxy; raises ConfigurationError without repeating the text."""
+        unusable = ConfigurationError(
+            "It must be http://HOST:PORT or http://USER:PASSWORD@HOST:PORT."
         )
-        self._session: aiohttp.ClientSession | None = None
+        try:
+            parts = urlsplit(text)
+            port = parts.port
+            # As aiohttp requests it: an IPv6 address in its short form.
+            host = URL.build(scheme="http", host=parts.hostname or "", port=port).raw_host
+        except ValueError as error:
+            raise unusable from error
+        rest = (parts.path.removesuffix("/"), parts.query, parts.fragment)
+        if parts.scheme != "http" or not host or not port or any(rest) or not host.isascii():
+            raise unusable
+        return cls(host, port, _credentials(parts))
 
-    async def __aenter__(self) -> Self:
-        self._session = _open_session(
-            self._gate, self._limits, user_agent=self._user_agent, tls=self._tls
-        )
-        return self
+    @property
+    def url(self) -> URL:
+        """The URL of the operator's HTTP proxy, without its credentials."""
+        return URL.build(scheme="http", host=self.host, port=self.port)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._session is not None:
-            await self._session.close()
-            await self._gate.close()
-            self._session = None
+    @property
+    def headers(self) -> dict[str, str]:
+        """The credentials for the proxy, for every request and every tunnel."""
+        return {"Proxy-Authorization": self.credentials} if self.credentials else {}
 
-    @staticmethod
-    def _request_url(address: WebAddress) -> URL:
-        """The URL to request; EgressDenied if yarl sees another host or port in it than we do."""
-        url = URL(address.url, encoded=True)
-        if (url.raw_host, url.port) != (address.host, address.port):
-            raise EgressDenied
-        return url
+    def __str__(self) -> str:
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
-def _open_session(
-    gate: Gate, limits: FetchLimits, *, user_agent: str, tls: ssl.SSLContext | None = None
-) -> aiohttp.ClientSession:
-    connector = BoundedConnector(
-        resolver=gate,
-        use_dns_cache=False,
-        socket_factory=gate.open_socket,
-        limit=64,
-        ssl=tls or True,
-    )
-    return aiohttp.ClientSession(
-        connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"User-Agent": user_agent, "Accept": "*/*"},
-        timeout=aiohttp.ClientTimeout(
-            total=None,
-            connect=limits.dns + limits.connect,
-            sock_connect=limits.connect,
-            sock_read=limits.first_byte,
-        ),
-        trust_env=False,
-        auto_decompress=False,
-        middlewares=(_named_faults,),
-        read_bufsize=CHUNK_BYTES,
-        max_field_size=16 * 1024,
-        max_headers=128,
-    )
-
-
-async def _named_faults(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    """Translate faults before aiohttp sees them: it would silently send the request again."""
-    try:
-        return await handler(request)
-    except LIBRARY_FAULTS as error:
-        raise map_exception(error) from error
-
-
-def request_options(
-    headers: Mapping[str, str], address: WebAddress, proxy: Proxy | None
-) -> dict[str, Any]:
-    """Headers and proxy of a request; over HTTPS, the site does not see what is for the proxy."""
-    if proxy is None:
-        return {"headers": headers}
-    if address.url.startswith("https:"):
-        return {"headers": headers, "proxy": proxy.url, "proxy_headers": proxy.headers}
-    return {"headers": {**headers, **proxy.headers}, "proxy": proxy.url}
+def _credentials(parts: SplitResult) -> str | None:
+    if parts.username is None:
+        return None
+    return aiohttp.encode_basic_auth(unquote(parts.username), unquote(parts.password or ""))
 
 
 def configured_proxy(settings: Settings) -> Proxy | None:

@@ -79,306 +79,10 @@ from siteatlas.storage.models import Job, JobStatus
 from siteatlas.storage.session import AsyncSession, get_queue_session, retry_when_busy
 
 log = get_logger("scheduler")
-
-
-async def displace_parked_jobs(slots: Slots) -> None:
-    """Stop the jobs parked longest if no more can be parked and others are due (decision 0008)."""
-    jobs = slots.jobs_to_displace()
-    if not jobs:
-        return
-    async with get_queue_session() as session, session.begin():
-        if not await has_due_jobs(session, users_at_limit=slots.users_at_limit()):
-            return
-    for job in jobs:
-        job.stop(StopReason.DISPLACED)
-
-
-async def write_final_status(job: RunningJob) -> JobStatus | None:
-    """Record the end of the attempt by the reason it was stopped for. Return the new status."""
-    if job.stop_reason is StopReason.CANCELLED:
-        await record_cancellation(job.claim)
-        meters.jobs_ended[JobStatus.CANCELLED.value] += 1
-        return JobStatus.CANCELLED
-    if job.stop_reason is StopReason.STALLED:
-        error = ScanStalled()
-        log.warning("job_stalled", job_id=str(job.claim.job_id), domain=job.claim.domain)
-        return await record_failure(
-            job.claim, code=error.code, message=error.message, transient=True
-        )
-    displaced = job.stop_reason is StopReason.DISPLACED
-    status = await return_to_queue(
-        job.claim,
-        pause_seconds=60.0 if displaced else 0,
-        reason="displaced" if displaced else "released",
-    )
-    log.info("job_released", job_id=str(job.claim.job_id), domain=job.claim.domain)
-    return status
-
-
 RETRY_SECONDS = 60.0
 LOCKED_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class _ReturnedJob:
-    """A job as it was when it was rescued; it may have been claimed again since."""
-
-    id: int
-    status: JobStatus
-    log_fields: dict[str, Any]
-
-
-class Rescuer:
-    """One per process; remembers which jobs could not be rescued."""
-
-    def __init__(self, recounts: Recounts) -> None:
-        self._recounts = recounts
-        self._retry_at: dict[int, float] = {}
-
-    @property
-    def ignored(self) -> list[int]:
-        """The jobs that failed a short while ago."""
-        now = time.monotonic()
-        self._retry_at = {job: at for job, at in self._retry_at.items() if at > now}
-        return list(self._retry_at)
-
-    async def rescue(self, expired: Collection[int], *, count_deaths: bool) -> int:
-        """Rescue these jobs if their leases are still expired. Return how many were rescued.
-
-        All in one transaction, and one by one if that fails. A job whose domain is locked or whose
-        rescue fails is ignored for a while.
-        """
-        try:
-            rescued = await self._rescue(expired, count_deaths=count_deaths)
-        except DatabaseUnavailable:
-            raise
-        except Exception as error:  # noqa: BLE001 - each is tried and logged on its own
-            log.warning(
-                "rescue_retried_individually", jobs=len(expired), error=_rescue_error_code(error)
-            )
-            rescued = await self._rescue_one_by_one(expired, count_deaths=count_deaths)
-        self._ignore(set(expired) - rescued, LOCKED_SECONDS)
-        return len(rescued)
-
-    async def release_orphans(self, worker_id: str, running: Collection[int]) -> bool:
-        """Release the jobs that this process holds without running them; False if that failed."""
-        try:
-            async with get_queue_session() as session, session.begin():
-                jobs = await release_orphans(session, worker_id, running)
-                ended = await _end_scans(session, jobs)
-        except DatabaseUnavailable:
-            raise
-        except Exception as error:
-            log.warning(
-                "release_orphans_failed", error=_rescue_error_code(error), exc_info=_exc_info(error)
-            )
-            return False
-        self._log_and_recount(ended)
-        return True
-
-    async def _rescue_one_by_one(self, expired: Collection[int], *, count_deaths: bool) -> set[int]:
-        """Rescue expired jobs in one transaction each, for a limited time. Return their ids."""
-        rescued: set[int] = set()
-        # Each of several jobs may wait for a lock; new jobs must not wait for all of them.
-        until = time.monotonic() + 5.0
-        for job in expired:
-            if time.monotonic() >= until:
-                break
-            try:
-                rescued |= await self._rescue([job], count_deaths=count_deaths)
-            except DatabaseUnavailable:
-                raise
-            except Exception as error:
-                self._ignore([job], RETRY_SECONDS)
-                log.warning(
-                    "rescue_failed",
-                    job=job,
-                    error=_rescue_error_code(error),
-                    exc_info=_exc_info(error),
-                )
-        return rescued
-
-    async def _rescue(self, expired: Collection[int], *, count_deaths: bool) -> set[int]:
-        async with get_queue_session() as session, session.begin():
-            jobs = await rescue(session, count_deaths=count_deaths, only=expired)
-            ended = await _end_scans(session, jobs)
-        meters.rescues += len(ended)
-        self._log_and_recount(ended)
-        return {job.id for job in ended}
-
-    def _log_and_recount(self, returned: list[_ReturnedJob]) -> None:
-        for job in returned:
-            log.warning("job_rescued", **job.log_fields)
-            if job.status in FINAL_STATUSES:
-                meters.jobs_ended[job.status] += 1
-        self._recounts.start(*(job.id for job in returned if job.status in UNPUBLISHED))
-
-    def _ignore(self, jobs: Collection[int], seconds: float) -> None:
-        until = time.monotonic() + seconds
-        for job in jobs:
-            self._retry_at[job] = max(until, self._retry_at.get(job, 0.0))
-
-
-async def _end_scans(session: AsyncSession, jobs: Iterable[Job]) -> list[_ReturnedJob]:
-    ended = list(jobs)
-    for job in ended:
-        await end_scan_with_job(session, job.id, job.domain_id, job.status, job.error_code)
-        await queue_follow_up_if_unpublished(session, job)
-    # Numbers of the feed come last, since everybody who publishes waits for them.
-    for job in ended:
-        await announce_failed_job(session, job.id, job.domain_id, job.status, job.error_code)
-    return [_ReturnedJob(job.id, job.status, _log_fields(job)) for job in ended]
-
-
-def _log_fields(job: Job) -> dict[str, Any]:
-    return {
-        "job_id": str(job.job_id),
-        "domain": (job.result_data or {}).get("domain"),
-        "status": str(job.status),
-        "rescues": job.rescues,
-        "error_code": job.error_code,
-    }
-
-
-def _rescue_error_code(error: Exception) -> str:
-    return error.code if isinstance(error, SiteatlasError) else SiteatlasError.code
-
-
-def _exc_info(error: Exception) -> Exception | None:
-    return None if isinstance(error, SiteatlasError) else error
-
-
-class LeaseKeeper:
-    """One per process. `report` is written to the registry of workers with each heartbeat."""
-
-    def __init__(
-        self,
-        slots: Slots,
-        lease_seconds: float,
-        database_uptime: DatabaseUptime,
-        report: Callable[[], WorkerReport],
-    ) -> None:
-        self._slots = slots
-        self._lease_seconds = lease_seconds
-        self._database_uptime = database_uptime
-        self._report = report
-        self._lost: dict[Claim, float] = {}
-
-    def record_loss(self, claim: Claim) -> None:
-        """Remember a job that this live process lost: its rescue does not count as a death."""
-        # It can be rescued only after the lease has expired.
-        self._lost[claim] = time.monotonic() + 2 * self._lease_seconds
-
-    async def heartbeat_loop(self) -> None:
-        """Renew the leases several times per lease, until cancelled."""
-        resilient_loop = ResilientLoop("heartbeat")
-        while True:
-            async with resilient_loop.iteration():
-                await self.heartbeat()
-            meters.record_heartbeat()
-            await asyncio.sleep(min(self._lease_seconds / HEARTBEATS_PER_LEASE, REPORT_SECONDS))
-
-    async def watch_loop(self) -> None:
-        """Stop jobs whose lease was not renewed in time, until cancelled.
-
-        Apart from the heartbeat, which may itself be waiting for the database.
-        """
-        while True:
-            await asyncio.sleep(self._lease_seconds / 16)
-            self._stop_untrusted()
-
-    async def heartbeat(self) -> None:
-        """Renew every lease in one statement; stop the jobs that were lost or cancelled."""
-        started = time.monotonic()
-        alive = [job for job in self._slots.jobs() if not self._is_stalled(job)]
-        self._lost = {one: until for one, until in self._lost.items() if until > started}
-        async with get_queue_session(durable=False) as session, session.begin():
-            await report_worker(session, self._report())
-            await forgive_rescues(session, self._lost)
-            # Last: what is locked before another statement may stay locked if we freeze there.
-            kept, cancelled = await heartbeat(
-                session, [job.claim for job in alive], self._lease_seconds
-            )
-        self._database_uptime.record_response()
-        for job in alive:
-            if job.claim.id in cancelled:
-                job.stop(StopReason.CANCELLED)
-            elif job.claim.id in kept:
-                job.renewed_at = started
-            elif not job.activity.ending:
-                job.stop(StopReason.LEASE_LOST)
-
-    def _is_stalled(self, job: RunningJob) -> bool:
-        """Stop a job that made no progress for long; a parked one may wait."""
-        if self._slots.is_parked(job) or job.activity.idle_seconds() < 300.0:
-            return False
-        job.stop(StopReason.STALLED)
-        return True
-
-    def _stop_untrusted(self) -> None:
-        """A lease that was not renewed in time may already belong to another worker."""
-        trusted = self._lease_seconds * 0.75
-        for job in self._slots.jobs():
-            if time.monotonic() - job.renewed_at > trusted:
-                job.stop(StopReason.LEASE_LOST)
-
-
 MIN_POLL_SECONDS = 1.0
 SHARED_POLL_SECONDS = 0.1
-
-
-class Polling:
-    """The time of the next poll of a worker.
-
-    Without a reason to poll earlier, the interval grows while polls find nothing.
-    """
-
-    def __init__(self) -> None:
-        self._due = asyncio.Event()
-        self._shared: asyncio.TimerHandle | None = None
-        self._pause = MIN_POLL_SECONDS
-        self._jobs_expected = False
-
-    def expect_jobs(self) -> None:
-        """Note that jobs will soon be due: the interval does not grow before the next poll."""
-        self._jobs_expected = True
-
-    def poll_now(self) -> None:
-        """Poll as soon as possible."""
-        self._due.set()
-
-    def poll_for_free_slots(self, *, few: bool) -> None:
-        """Poll because slots are free; if they are few, after waiting a moment for more.
-
-        A claim costs as much as a third of a small job, however few jobs it takes.
-        """
-        if not few:
-            self.poll_now()
-        elif self._shared is None:
-            loop = asyncio.get_running_loop()
-            self._shared = loop.call_later(SHARED_POLL_SECONDS, self._end_sharing)
-
-    def begin_poll(self) -> None:
-        """Note that a poll begins: it serves all earlier reasons to poll."""
-        self._due.clear()
-        self._jobs_expected = False
-        if self._shared is not None:
-            self._shared.cancel()
-            self._shared = None
-
-    async def wait(self, *, found_jobs: bool) -> None:
-        """Wait for the next poll; `found_jobs` tells whether the last one claimed any."""
-        longer = min(self._pause * 1.5, 5.0)
-        self._pause = MIN_POLL_SECONDS if found_jobs or self._jobs_expected else longer
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._pause):
-                await self._due.wait()
-                self._pause = MIN_POLL_SECONDS
-        await asyncio.sleep(0.05)
-
-    def _end_sharing(self) -> None:
-        self._shared = None
-        self.poll_now()
 
 
 class Consumer:
@@ -677,3 +381,295 @@ class Consumer:
         for job in self._slots.jobs():
             job.stop(StopReason.SHUTDOWN)
         await self._slots.wait_idle(STOP_SECONDS)
+
+
+def _log_fields(job: Job) -> dict[str, Any]:
+    return {
+        "job_id": str(job.job_id),
+        "domain": (job.result_data or {}).get("domain"),
+        "status": str(job.status),
+        "rescues": job.rescues,
+        "error_code": job.error_code,
+    }
+
+
+def _exc_info(error: Exception) -> Exception | None:
+    return None if isinstance(error, SiteatlasError) else error
+
+
+class Polling:
+    """The time of the next poll of a worker.
+
+    Without a reason to poll earlier, the interval grows while polls find nothing.
+    """
+
+    def __init__(self) -> None:
+        self._due = asyncio.Event()
+        self._shared: asyncio.TimerHandle | None = None
+        self._pause = MIN_POLL_SECONDS
+        self._jobs_expected = False
+
+    def expect_jobs(self) -> None:
+        """Note that jobs will soon be due: the interval does not grow before the next poll."""
+        self._jobs_expected = True
+
+    def poll_now(self) -> None:
+        """Poll as soon as possible."""
+        self._due.set()
+
+    def poll_for_free_slots(self, *, few: bool) -> None:
+        """Poll because slots are free; if they are few, after waiting a moment for more.
+
+        A claim costs as much as a third of a small job, however few jobs it takes.
+        """
+        if not few:
+            self.poll_now()
+        elif self._shared is None:
+            loop = asyncio.get_running_loop()
+            self._shared = loop.call_later(SHARED_POLL_SECONDS, self._end_sharing)
+
+    def begin_poll(self) -> None:
+        """Note that a poll begins: it serves all earlier reasons to poll."""
+        self._due.clear()
+        self._jobs_expected = False
+        if self._shared is not None:
+            self._shared.cancel()
+            self._shared = None
+
+    async def wait(self, *, found_jobs: bool) -> None:
+        """Wait for the next poll; `found_jobs` tells whether the last one claimed any."""
+        longer = min(self._pause * 1.5, 5.0)
+        self._pause = MIN_POLL_SECONDS if found_jobs or self._jobs_expected else longer
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._pause):
+                await self._due.wait()
+                self._pause = MIN_POLL_SECONDS
+        await asyncio.sleep(0.05)
+
+    def _end_sharing(self) -> None:
+        self._shared = None
+        self.poll_now()
+
+
+class LeaseKeeper:
+    """One per process. `report` is written to the registry of workers with each heartbeat."""
+
+    def __init__(
+        self,
+        slots: Slots,
+        lease_seconds: float,
+        database_uptime: DatabaseUptime,
+        report: Callable[[], WorkerReport],
+    ) -> None:
+        self._slots = slots
+        self._lease_seconds = lease_seconds
+        self._database_uptime = database_uptime
+        self._report = report
+        self._lost: dict[Claim, float] = {}
+
+    def record_loss(self, claim: Claim) -> None:
+        """Remember a job that this live process lost: its rescue does not count as a death."""
+        # It can be rescued only after the lease has expired.
+        self._lost[claim] = time.monotonic() + 2 * self._lease_seconds
+
+    async def heartbeat_loop(self) -> None:
+        """Renew the leases several times per lease, until cancelled."""
+        resilient_loop = ResilientLoop("heartbeat")
+        while True:
+            async with resilient_loop.iteration():
+                await self.heartbeat()
+            meters.record_heartbeat()
+            await asyncio.sleep(min(self._lease_seconds / HEARTBEATS_PER_LEASE, REPORT_SECONDS))
+
+    async def watch_loop(self) -> None:
+        """Stop jobs whose lease was not renewed in time, until cancelled.
+
+        Apart from the heartbeat, which may itself be waiting for the database.
+        """
+        while True:
+            await asyncio.sleep(self._lease_seconds / 16)
+            self._stop_untrusted()
+
+    async def heartbeat(self) -> None:
+        """Renew every lease in one statement; stop the jobs that were lost or cancelled."""
+        started = time.monotonic()
+        alive = [job for job in self._slots.jobs() if not self._is_stalled(job)]
+        self._lost = {one: until for one, until in self._lost.items() if until > started}
+        async with get_queue_session(durable=False) as session, session.begin():
+            await report_worker(session, self._report())
+            await forgive_rescues(session, self._lost)
+            # Last: what is locked before another statement may stay locked if we freeze there.
+            kept, cancelled = await heartbeat(
+                session, [job.claim for job in alive], self._lease_seconds
+            )
+        self._database_uptime.record_response()
+        for job in alive:
+            if job.claim.id in cancelled:
+                job.stop(StopReason.CANCELLED)
+            elif job.claim.id in kept:
+                job.renewed_at = started
+            elif not job.activity.ending:
+                job.stop(StopReason.LEASE_LOST)
+
+    def _is_stalled(self, job: RunningJob) -> bool:
+        """Stop a job that made no progress for long; a parked one may wait."""
+        if self._slots.is_parked(job) or job.activity.idle_seconds() < 300.0:
+            return False
+        job.stop(StopReason.STALLED)
+        return True
+
+    def _stop_untrusted(self) -> None:
+        """A lease that was not renewed in time may already belong to another worker."""
+        trusted = self._lease_seconds * 0.75
+        for job in self._slots.jobs():
+            if time.monotonic() - job.renewed_at > trusted:
+                job.stop(StopReason.LEASE_LOST)
+
+
+class Rescuer:
+    """One per process; remembers which jobs could not be rescued."""
+
+    def __init__(self, recounts: Recounts) -> None:
+        self._recounts = recounts
+        self._retry_at: dict[int, float] = {}
+
+    @property
+    def ignored(self) -> list[int]:
+        """The jobs that failed a short while ago."""
+        now = time.monotonic()
+        self._retry_at = {job: at for job, at in self._retry_at.items() if at > now}
+        return list(self._retry_at)
+
+    async def rescue(self, expired: Collection[int], *, count_deaths: bool) -> int:
+        """Rescue these jobs if their leases are still expired. Return how many were rescued.
+
+        All in one transaction, and one by one if that fails. A job whose domain is locked or whose
+        rescue fails is ignored for a while.
+        """
+        try:
+            rescued = await self._rescue(expired, count_deaths=count_deaths)
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - each is tried and logged on its own
+            log.warning(
+                "rescue_retried_individually", jobs=len(expired), error=_rescue_error_code(error)
+            )
+            rescued = await self._rescue_one_by_one(expired, count_deaths=count_deaths)
+        self._ignore(set(expired) - rescued, LOCKED_SECONDS)
+        return len(rescued)
+
+    async def release_orphans(self, worker_id: str, running: Collection[int]) -> bool:
+        """Release the jobs that this process holds without running them; False if that failed."""
+        try:
+            async with get_queue_session() as session, session.begin():
+                jobs = await release_orphans(session, worker_id, running)
+                ended = await _end_scans(session, jobs)
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:
+            log.warning(
+                "release_orphans_failed", error=_rescue_error_code(error), exc_info=_exc_info(error)
+            )
+            return False
+        self._log_and_recount(ended)
+        return True
+
+    async def _rescue_one_by_one(self, expired: Collection[int], *, count_deaths: bool) -> set[int]:
+        """Rescue expired jobs in one transaction each, for a limited time. Return their ids."""
+        rescued: set[int] = set()
+        # Each of several jobs may wait for a lock; new jobs must not wait for all of them.
+        until = time.monotonic() + 5.0
+        for job in expired:
+            if time.monotonic() >= until:
+                break
+            try:
+                rescued |= await self._rescue([job], count_deaths=count_deaths)
+            except DatabaseUnavailable:
+                raise
+            except Exception as error:
+                self._ignore([job], RETRY_SECONDS)
+                log.warning(
+                    "rescue_failed",
+                    job=job,
+                    error=_rescue_error_code(error),
+                    exc_info=_exc_info(error),
+                )
+        return rescued
+
+    async def _rescue(self, expired: Collection[int], *, count_deaths: bool) -> set[int]:
+        async with get_queue_session() as session, session.begin():
+            jobs = await rescue(session, count_deaths=count_deaths, only=expired)
+            ended = await _end_scans(session, jobs)
+        meters.rescues += len(ended)
+        self._log_and_recount(ended)
+        return {job.id for job in ended}
+
+    def _log_and_recount(self, returned: list[_ReturnedJob]) -> None:
+        for job in returned:
+            log.warning("job_rescued", **job.log_fields)
+            if job.status in FINAL_STATUSES:
+                meters.jobs_ended[job.status] += 1
+        self._recounts.start(*(job.id for job in returned if job.status in UNPUBLISHED))
+
+    def _ignore(self, jobs: Collection[int], seconds: float) -> None:
+        until = time.monotonic() + seconds
+        for job in jobs:
+            self._retry_at[job] = max(until, self._retry_at.get(job, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class _ReturnedJob:
+    """A job as it was when it was rescued; it may have been claimed again since."""
+
+    id: int
+    status: JobStatus
+    log_fields: dict[str, Any]
+
+
+async def displace_parked_jobs(slots: Slots) -> None:
+    """Stop the jobs parked longest if no more can be parked and others are due (decision 0008)."""
+    jobs = slots.jobs_to_displace()
+    if not jobs:
+        return
+    async with get_queue_session() as session, session.begin():
+        if not await has_due_jobs(session, users_at_limit=slots.users_at_limit()):
+            return
+    for job in jobs:
+        job.stop(StopReason.DISPLACED)
+
+
+async def write_final_status(job: RunningJob) -> JobStatus | None:
+    """Record the end of the attempt by the reason it was stopped for. Return the new status."""
+    if job.stop_reason is StopReason.CANCELLED:
+        await record_cancellation(job.claim)
+        meters.jobs_ended[JobStatus.CANCELLED.value] += 1
+        return JobStatus.CANCELLED
+    if job.stop_reason is StopReason.STALLED:
+        error = ScanStalled()
+        log.warning("job_stalled", job_id=str(job.claim.job_id), domain=job.claim.domain)
+        return await record_failure(
+            job.claim, code=error.code, message=error.message, transient=True
+        )
+    displaced = job.stop_reason is StopReason.DISPLACED
+    status = await return_to_queue(
+        job.claim,
+        pause_seconds=60.0 if displaced else 0,
+        reason="displaced" if displaced else "released",
+    )
+    log.info("job_released", job_id=str(job.claim.job_id), domain=job.claim.domain)
+    return status
+
+
+async def _end_scans(session: AsyncSession, jobs: Iterable[Job]) -> list[_ReturnedJob]:
+    ended = list(jobs)
+    for job in ended:
+        await end_scan_with_job(session, job.id, job.domain_id, job.status, job.error_code)
+        await queue_follow_up_if_unpublished(session, job)
+    # Numbers of the feed come last, since everybody who publishes waits for them.
+    for job in ended:
+        await announce_failed_job(session, job.id, job.domain_id, job.status, job.error_code)
+    return [_ReturnedJob(job.id, job.status, _log_fields(job)) for job in ended]
+
+
+def _rescue_error_code(error: Exception) -> str:
+    return error.code if isinstance(error, SiteatlasError) else SiteatlasError.code

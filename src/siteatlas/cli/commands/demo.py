@@ -48,306 +48,22 @@ from siteatlas.queue.fence import ACTIVE_STATUSES
 from siteatlas.settings import MAX_PORT, Settings, default_data_dir
 from siteatlas.storage.embedded.files import directory_faults, make_data_dir
 
+app = typer.Typer(rich_markup_mode=None)
 LOCK = "demo.lock"
 MAX_ADDRESS_BYTES = 200
-
-
-@contextmanager
-def only_demo(data_dir: Path) -> Iterator[Callable[[str], None]]:
-    """Lock the data directory while the block runs; DemoRunning if another demo has locked it.
-
-    The value is a function that stores the address of this demo, for the message of another one.
-    The lock of a killed process ends with it.
-    """
-    place = data_dir.expanduser().resolve()
-    handle = _open_lock(place)
-    try:
-        _require_lock(handle, place)
-        os.ftruncate(handle, 0)
-        yield lambda address: _store_address(handle, address)
-    finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)
-        os.close(handle)
-
-
-def _open_lock(place: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with directory_faults(place):
-        make_data_dir(place)
-        return os.open(place / LOCK, flags, 0o600)
-
-
-def _require_lock(handle: int, place: Path) -> None:
-    """Lock the file of the demo; DemoRunning names the address of the demo that has locked it."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        address = os.pread(handle, MAX_ADDRESS_BYTES, 0).decode("ascii", errors="replace")
-        where = f" at {address}/" if address else ""
-        raise DemoRunning(f"A demo that uses {place} is already running{where}.") from error
-
-
-def _store_address(handle: int, address: str) -> None:
-    os.pwrite(handle, address.encode("ascii"), 0)
-
-
 POLL_SECONDS = 0.1
 RESPONSE_SECONDS = 30
+HISTORY_SCANS = 12
+CHANGING_SCAN_SECONDS = 10.0
+SLOW_SCAN_SECONDS = 2.0
 MODULE_FILE = "__main__.py"
+NAME_WIDTH = 10
+
 OWN_SCANS = (
     "The demo submits the repeated scans of the changing sites and of the slow one",
     "itself. The next scan that the dashboard shows is that of their schedule: once",
     "a day, as for any watched site.",
 )
-COLUMNS_DEMO_TOUR = [
-    Column("SITE"),
-    Column("STATUS"),
-    Column("PROGRESS", right=True),
-    Column("SITEMAPS", right=True),
-    Column("URLS", right=True),
-]
-
-
-@dataclass(frozen=True, slots=True)
-class DemoScan:
-    """A demo site, and its job as the API last reported it."""
-
-    site: DemoSite
-    job: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def status(self) -> str:
-        """The status of a job of `siteatlas demo`, as the API last reported it."""
-        return str(self.job.get("status", "submitted"))
-
-    @property
-    def shown_status(self) -> str:
-        """The status that `siteatlas demo` prints: partial, if the scan lost something."""
-        partial = (self.job.get("result_data") or {}).get("partial")
-        return "partial" if partial else self.status
-
-    @property
-    def ended(self) -> bool:
-        """Whether a scan of `siteatlas demo` has a result."""
-        return bool(self.job) and self.status not in ACTIVE_STATUSES
-
-    @property
-    def sitemaps(self) -> int:
-        """Sitemaps that `siteatlas demo` read and stored so far."""
-        return self._result_count("sitemap_count")
-
-    @property
-    def urls(self) -> int:
-        """URLs that `siteatlas demo` stored so far."""
-        return self._result_count("url_count")
-
-    @property
-    def outcome_reason(self) -> str | None:
-        """The codes that `siteatlas demo` prints: why a scan failed or is partial."""
-        if self.job.get("error_code"):
-            return str(self.job["error_code"])
-        return ", ".join((self.job.get("result_data") or {}).get("reasons") or []) or None
-
-    @property
-    def is_as_expected(self) -> bool:
-        """Whether the scan ended as `siteatlas demo` expects of its site."""
-        expected = (
-            self.site.expected_status,
-            self.site.expected_sitemaps,
-            self.site.expected_urls,
-            self.site.expected_error_code,
-        )
-        return (self.status, self.sitemaps, self.urls, self.job.get("error_code")) == expected
-
-    def _result_count(self, name: str) -> int:
-        """A count from the result of a job of `siteatlas demo`; 0 until there is one."""
-        return int((self.job.get("result_data") or {}).get(name) or 0)
-
-
-class Tour:
-    """A client of the API, like any other program; it may ask for the sites to be watched."""
-
-    def __init__(self, client: aiohttp.ClientSession, *, watch: bool = False) -> None:
-        self._client = client
-        self._watch = watch
-
-    async def known_sites(self) -> int:
-        """How many sites the service knows."""
-        async with self._client.get("/api/v3/domains", params={"limit": 1000}) as answer:
-            answer.raise_for_status()
-            return len((await answer.json())["items"])
-
-    async def scan(self, sites: Sequence[DemoSite]) -> list[DemoScan]:
-        """Submit all sites and wait for the end of every scan."""
-        addresses = [await self._submit(site) for site in sites]
-        scans = [DemoScan(site) for site in sites]
-        with _demo_progress() as progress:
-            while not all(scan.ended for scan in scans):
-                for number, address in enumerate(addresses):
-                    if not scans[number].ended:
-                        scans[number] = DemoScan(sites[number], await self._fetch_job(address))
-                        progress.show(scans)
-                await asyncio.sleep(POLL_SECONDS)
-        return scans
-
-    async def scan_once(self, site: DemoSite) -> None:
-        """Submit a site and wait for the end of its scan, without showing its progress."""
-        address = await self._submit(site)
-        while True:
-            if DemoScan(site, await self._fetch_job(address)).ended:
-                return
-            await asyncio.sleep(POLL_SECONDS)
-
-    async def scan_repeatedly(self, site: DemoSite, pause: float) -> None:
-        """Scan a site again and again, until cancelled; a service that stops is no error."""
-        while True:
-            with suppress(aiohttp.ClientError, TimeoutError):
-                await self.scan_once(site)
-            await asyncio.sleep(pause)
-
-    async def _submit(self, site: DemoSite) -> str:
-        """Submit a demo site to the API; returns the address of its job."""
-        body = {"base_url": site.base_url, "watch": self._watch}
-        async with self._client.post("/api/v3/sitemap/scan", json=body) as answer:
-            answer.raise_for_status()
-            return str((await answer.json())["status_url"])
-
-    async def _fetch_job(self, address: str) -> dict[str, Any]:
-        async with self._client.get(address) as answer:
-            answer.raise_for_status()
-            job: dict[str, Any] = await answer.json()
-            return job
-
-
-class DemoProgress:
-    """Shows how far the scans are: a live table, or a line when a scan ends."""
-
-    def __init__(self, live: Live | None) -> None:
-        self._live = live
-        self._reported: set[str] = set()
-
-    def show(self, scans: Sequence[DemoScan]) -> None:
-        """Show the progress of `siteatlas demo`: redraw the table, or print what ended."""
-        if self._live is not None:
-            self._live.update(
-                drawn_table(COLUMNS_DEMO_TOUR, [_progress_row(scan) for scan in scans]),
-                refresh=True,
-            )
-            return
-        for scan in scans:
-            if scan.ended and scan.site.name not in self._reported:
-                self._reported.add(scan.site.name)
-                why = f" ({scan.outcome_reason})" if scan.outcome_reason else ""
-                print_message(
-                    f"{scan.site.name}: {scan.shown_status}{why}, "
-                    f"{counted(scan.sitemaps, 'sitemap')}, {counted(scan.urls, 'URL')}"
-                )
-
-
-@contextmanager
-def _demo_progress() -> Iterator[DemoProgress]:
-    if not can_show_progress():
-        yield DemoProgress(None)
-        return
-    with Live(console=console_for(sys.stderr), transient=True, auto_refresh=False) as live:
-        yield DemoProgress(live)
-
-
-def _progress_row(scan: DemoScan) -> list[str]:
-    progress = percent(float(scan.job.get("progress") or 0))
-    return [
-        cell_text(value)
-        for value in (scan.site.name, scan.shown_status, progress, scan.sitemaps, scan.urls)
-    ]
-
-
-def new_client(base_url: str) -> aiohttp.ClientSession:
-    """A client of the service at `base_url`; proxies of the environment are not used."""
-    limits = aiohttp.ClientTimeout(total=RESPONSE_SECONDS)
-    return aiohttp.ClientSession(base_url, timeout=limits, trust_env=False)
-
-
-def invitation(
-    address: str, sites: Sequence[DemoSite], data_dir: Path, program: str, *, changing: bool = False
-) -> list[str]:
-    """What to try while the demo runs: commands with the real addresses, ready to be copied.
-
-    The lines fit 80 columns, unless the data directory has a long name.
-    """
-    first, second = sites[0], sites[1]
-    own_data = f"  SITEATLAS_DATA_DIR={quote(str(data_dir))} \\"
-    follow = [own_data, f"    {program} changes --follow", "", *OWN_SCANS, ""] if changing else []
-    return [
-        "",
-        "Try it in another terminal:",
-        "",
-        f"  {program} scan {first.base_url} --allow {first.host_port}",
-        "",
-        f"  curl -X POST {address}/api/v3/sitemap/scan \\",
-        "    -H 'Content-Type: application/json' \\",
-        f'    -d \'{{"base_url": "{second.base_url}"}}\'',
-        "",
-        own_data,
-        f"    {program} urls {first.host_port} --limit 10",
-        "",
-        *follow,
-        f"Dashboard:  {address}/",
-        f"All routes: {address}/docs",
-        "Ctrl-C stops the demo.",
-    ]
-
-
-def program_name(called_as: str | None = None) -> str:
-    """How the commands that `siteatlas demo` suggests call this program."""
-    called_as = called_as or sys.argv[0]
-    path = Path(called_as)
-    if path.name == MODULE_FILE:
-        return f"{quote(sys.executable)} -m siteatlas.cli"
-    found = shutil.which(path.name)
-    known = found is not None and path.exists() and Path(found).samefile(path)
-    return path.name if known else quote(called_as)
-
-
-HISTORY_SCANS = 12
-CHANGING_SCAN_SECONDS = 10.0
-SLOW_SCAN_SECONDS = 2.0
-
-
-class LivingSites:
-    """The changing sites and the slow one; `sites` are those that are served for `plans`."""
-
-    def __init__(self) -> None:
-        self._changing = [ChangingSite(JOURNAL), ChangingSite(MARKET)]
-
-    @property
-    def plans(self) -> tuple[SitePlan, ...]:
-        """The changing sites, then the slow one."""
-        return (*(site.plan for site in self._changing), SLOW_PLAN)
-
-    async def make_history(self, tour: Tour, sites: Sequence[DemoSite]) -> None:
-        """Scan the changing sites several times, with a change between two scans."""
-        pairs = zip(self._changing, sites, strict=False)
-        await asyncio.gather(*(_make_history_of(tour, *pair) for pair in pairs))
-
-    @asynccontextmanager
-    async def kept_going(self, tour: Tour, sites: Sequence[DemoSite]) -> AsyncIterator[None]:
-        """Go on changing the changing sites and scanning all of them while the block runs."""
-        async with AsyncExitStack() as stack:
-            for changing in self._changing:
-                await stack.enter_async_context(background_task(keep_changing(changing)))
-            for site in sites:
-                pause = SLOW_SCAN_SECONDS if site is sites[-1] else CHANGING_SCAN_SECONDS
-                repeated = tour.scan_repeatedly(site, pause)
-                await stack.enter_async_context(background_task(repeated))
-            yield
-
-
-async def _make_history_of(tour: Tour, changing: ChangingSite, site: DemoSite) -> None:
-    await tour.scan_once(site)
-    for _ in range(HISTORY_SCANS - 1):
-        changing.step()
-        await tour.scan_once(site)
-
 
 COLUMNS = [
     Column("SITE"),
@@ -357,9 +73,14 @@ COLUMNS = [
     Column("URLS", right=True, kind=ColumnKind.COUNT),
     Column("REASON"),
 ]
-NAME_WIDTH = 10
 
-app = typer.Typer(rich_markup_mode=None)
+PROGRESS_COLUMNS = [
+    Column("SITE"),
+    Column("STATUS"),
+    Column("PROGRESS", right=True),
+    Column("SITEMAPS", right=True),
+    Column("URLS", right=True),
+]
 
 
 @app.command()
@@ -443,24 +164,6 @@ async def _demo(
         return touring.result() if toured else None
 
 
-def _print_invitation(
-    address: str, sites: Sequence[DemoSite], data_dir: Path, *, changing: bool
-) -> None:
-    for line in invitation(address, sites, data_dir, program_name(), changing=changing):
-        print_message(line)
-
-
-async def _keep_living(
-    living: LivingSites, address: str, sites: Sequence[DemoSite], serving: asyncio.Task[None]
-) -> None:
-    """Change and scan the sites of the demo until the service is stopped."""
-    async with (
-        new_client(address) as client,
-        living.kept_going(Tour(client, watch=True), sites[len(PLANS) :]),
-    ):
-        await asyncio.wait([serving])
-
-
 async def _tour(
     ready: asyncio.Event,
     address: str,
@@ -487,6 +190,65 @@ async def _tour(
     return scans
 
 
+async def _keep_living(
+    living: LivingSites, address: str, sites: Sequence[DemoSite], serving: asyncio.Task[None]
+) -> None:
+    """Change and scan the sites of the demo until the service is stopped."""
+    async with (
+        new_client(address) as client,
+        living.kept_going(Tour(client, watch=True), sites[len(PLANS) :]),
+    ):
+        await asyncio.wait([serving])
+
+
+def _print_invitation(
+    address: str, sites: Sequence[DemoSite], data_dir: Path, *, changing: bool
+) -> None:
+    for line in invitation(address, sites, data_dir, program_name(), changing=changing):
+        print_message(line)
+
+
+def invitation(
+    address: str, sites: Sequence[DemoSite], data_dir: Path, program: str, *, changing: bool = False
+) -> list[str]:
+    """What to try while the demo runs: commands with the real addresses, ready to be copied.
+
+    The lines fit 80 columns, unless the data directory has a long name.
+    """
+    first, second = sites[0], sites[1]
+    own_data = f"  SITEATLAS_DATA_DIR={quote(str(data_dir))} \\"
+    follow = [own_data, f"    {program} changes --follow", "", *OWN_SCANS, ""] if changing else []
+    return [
+        "",
+        "Try it in another terminal:",
+        "",
+        f"  {program} scan {first.base_url} --allow {first.host_port}",
+        "",
+        f"  curl -X POST {address}/api/v3/sitemap/scan \\",
+        "    -H 'Content-Type: application/json' \\",
+        f'    -d \'{{"base_url": "{second.base_url}"}}\'',
+        "",
+        own_data,
+        f"    {program} urls {first.host_port} --limit 10",
+        "",
+        *follow,
+        f"Dashboard:  {address}/",
+        f"All routes: {address}/docs",
+        "Ctrl-C stops the demo.",
+    ]
+
+
+def program_name(called_as: str | None = None) -> str:
+    """How the commands that `siteatlas demo` suggests call this program."""
+    called_as = called_as or sys.argv[0]
+    path = Path(called_as)
+    if path.name == MODULE_FILE:
+        return f"{quote(sys.executable)} -m siteatlas.cli"
+    found = shutil.which(path.name)
+    known = found is not None and path.exists() and Path(found).samefile(path)
+    return path.name if known else quote(called_as)
+
+
 def _print_results(sites: Sequence[DemoSite], scans: Sequence[DemoScan]) -> None:
     write_table(COLUMNS, map(_result_row, scans))
     print_message("")
@@ -505,4 +267,238 @@ def _result_row(scan: DemoScan) -> list[object]:
         scan.sitemaps,
         scan.urls,
         scan.outcome_reason,
+    ]
+
+
+class Tour:
+    """A client of the API, like any other program; it may ask for the sites to be watched."""
+
+    def __init__(self, client: aiohttp.ClientSession, *, watch: bool = False) -> None:
+        self._client = client
+        self._watch = watch
+
+    async def known_sites(self) -> int:
+        """How many sites the service knows."""
+        async with self._client.get("/api/v3/domains", params={"limit": 1000}) as answer:
+            answer.raise_for_status()
+            return len((await answer.json())["items"])
+
+    async def scan(self, sites: Sequence[DemoSite]) -> list[DemoScan]:
+        """Submit all sites and wait for the end of every scan."""
+        addresses = [await self._submit(site) for site in sites]
+        scans = [DemoScan(site) for site in sites]
+        with _demo_progress() as progress:
+            while not all(scan.ended for scan in scans):
+                for number, address in enumerate(addresses):
+                    if not scans[number].ended:
+                        scans[number] = DemoScan(sites[number], await self._fetch_job(address))
+                        progress.show(scans)
+                await asyncio.sleep(POLL_SECONDS)
+        return scans
+
+    async def scan_once(self, site: DemoSite) -> None:
+        """Submit a site and wait for the end of its scan, without showing its progress."""
+        address = await self._submit(site)
+        while True:
+            if DemoScan(site, await self._fetch_job(address)).ended:
+                return
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def scan_repeatedly(self, site: DemoSite, pause: float) -> None:
+        """Scan a site again and again, until cancelled; a service that stops is no error."""
+        while True:
+            with suppress(aiohttp.ClientError, TimeoutError):
+                await self.scan_once(site)
+            await asyncio.sleep(pause)
+
+    async def _submit(self, site: DemoSite) -> str:
+        """Submit a demo site to the API; returns the address of its job."""
+        body = {"base_url": site.base_url, "watch": self._watch}
+        async with self._client.post("/api/v3/sitemap/scan", json=body) as answer:
+            answer.raise_for_status()
+            return str((await answer.json())["status_url"])
+
+    async def _fetch_job(self, address: str) -> dict[str, Any]:
+        async with self._client.get(address) as answer:
+            answer.raise_for_status()
+            job: dict[str, Any] = await answer.json()
+            return job
+
+
+def new_client(base_url: str) -> aiohttp.ClientSession:
+    """A client of the service at `base_url`; proxies of the environment are not used."""
+    limits = aiohttp.ClientTimeout(total=RESPONSE_SECONDS)
+    return aiohttp.ClientSession(base_url, timeout=limits, trust_env=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DemoScan:
+    """A demo site, and its job as the API last reported it."""
+
+    site: DemoSite
+    job: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def status(self) -> str:
+        """The status of a job of `siteatlas demo`, as the API last reported it."""
+        return str(self.job.get("status", "submitted"))
+
+    @property
+    def shown_status(self) -> str:
+        """The status that `siteatlas demo` prints: partial, if the scan lost something."""
+        partial = (self.job.get("result_data") or {}).get("partial")
+        return "partial" if partial else self.status
+
+    @property
+    def ended(self) -> bool:
+        """Whether a scan of `siteatlas demo` has a result."""
+        return bool(self.job) and self.status not in ACTIVE_STATUSES
+
+    @property
+    def sitemaps(self) -> int:
+        """Sitemaps that `siteatlas demo` read and stored so far."""
+        return self._result_count("sitemap_count")
+
+    @property
+    def urls(self) -> int:
+        """URLs that `siteatlas demo` stored so far."""
+        return self._result_count("url_count")
+
+    @property
+    def outcome_reason(self) -> str | None:
+        """The codes that `siteatlas demo` prints: why a scan failed or is partial."""
+        if self.job.get("error_code"):
+            return str(self.job["error_code"])
+        return ", ".join((self.job.get("result_data") or {}).get("reasons") or []) or None
+
+    @property
+    def is_as_expected(self) -> bool:
+        """Whether the scan ended as `siteatlas demo` expects of its site."""
+        expected = (
+            self.site.expected_status,
+            self.site.expected_sitemaps,
+            self.site.expected_urls,
+            self.site.expected_error_code,
+        )
+        return (self.status, self.sitemaps, self.urls, self.job.get("error_code")) == expected
+
+    def _result_count(self, name: str) -> int:
+        """A count from the result of a job of `siteatlas demo`; 0 until there is one."""
+        return int((self.job.get("result_data") or {}).get(name) or 0)
+
+
+class LivingSites:
+    """The changing sites and the slow one; `sites` are those that are served for `plans`."""
+
+    def __init__(self) -> None:
+        self._changing = [ChangingSite(JOURNAL), ChangingSite(MARKET)]
+
+    @property
+    def plans(self) -> tuple[SitePlan, ...]:
+        """The changing sites, then the slow one."""
+        return (*(site.plan for site in self._changing), SLOW_PLAN)
+
+    async def make_history(self, tour: Tour, sites: Sequence[DemoSite]) -> None:
+        """Scan the changing sites several times, with a change between two scans."""
+        pairs = zip(self._changing, sites, strict=False)
+        await asyncio.gather(*(_make_history_of(tour, *pair) for pair in pairs))
+
+    @asynccontextmanager
+    async def kept_going(self, tour: Tour, sites: Sequence[DemoSite]) -> AsyncIterator[None]:
+        """Go on changing the changing sites and scanning all of them while the block runs."""
+        async with AsyncExitStack() as stack:
+            for changing in self._changing:
+                await stack.enter_async_context(background_task(keep_changing(changing)))
+            for site in sites:
+                pause = SLOW_SCAN_SECONDS if site is sites[-1] else CHANGING_SCAN_SECONDS
+                repeated = tour.scan_repeatedly(site, pause)
+                await stack.enter_async_context(background_task(repeated))
+            yield
+
+
+async def _make_history_of(tour: Tour, changing: ChangingSite, site: DemoSite) -> None:
+    await tour.scan_once(site)
+    for _ in range(HISTORY_SCANS - 1):
+        changing.step()
+        await tour.scan_once(site)
+
+
+@contextmanager
+def only_demo(data_dir: Path) -> Iterator[Callable[[str], None]]:
+    """Lock the data directory while the block runs; DemoRunning if another demo has locked it.
+
+    The value is a function that stores the address of this demo, for the message of another one.
+    The lock of a killed process ends with it.
+    """
+    place = data_dir.expanduser().resolve()
+    handle = _open_lock(place)
+    try:
+        _require_lock(handle, place)
+        os.ftruncate(handle, 0)
+        yield lambda address: _store_address(handle, address)
+    finally:
+        fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
+
+
+def _open_lock(place: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with directory_faults(place):
+        make_data_dir(place)
+        return os.open(place / LOCK, flags, 0o600)
+
+
+def _require_lock(handle: int, place: Path) -> None:
+    """Lock the file of the demo; DemoRunning names the address of the demo that has locked it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        address = os.pread(handle, MAX_ADDRESS_BYTES, 0).decode("ascii", errors="replace")
+        where = f" at {address}/" if address else ""
+        raise DemoRunning(f"A demo that uses {place} is already running{where}.") from error
+
+
+def _store_address(handle: int, address: str) -> None:
+    os.pwrite(handle, address.encode("ascii"), 0)
+
+
+class DemoProgress:
+    """Shows how far the scans are: a live table, or a line when a scan ends."""
+
+    def __init__(self, live: Live | None) -> None:
+        self._live = live
+        self._reported: set[str] = set()
+
+    def show(self, scans: Sequence[DemoScan]) -> None:
+        """Show the progress of `siteatlas demo`: redraw the table, or print what ended."""
+        if self._live is not None:
+            self._live.update(
+                drawn_table(PROGRESS_COLUMNS, [_progress_row(scan) for scan in scans]),
+                refresh=True,
+            )
+            return
+        for scan in scans:
+            if scan.ended and scan.site.name not in self._reported:
+                self._reported.add(scan.site.name)
+                why = f" ({scan.outcome_reason})" if scan.outcome_reason else ""
+                print_message(
+                    f"{scan.site.name}: {scan.shown_status}{why}, "
+                    f"{counted(scan.sitemaps, 'sitemap')}, {counted(scan.urls, 'URL')}"
+                )
+
+
+@contextmanager
+def _demo_progress() -> Iterator[DemoProgress]:
+    if not can_show_progress():
+        yield DemoProgress(None)
+        return
+    with Live(console=console_for(sys.stderr), transient=True, auto_refresh=False) as live:
+        yield DemoProgress(live)
+
+
+def _progress_row(scan: DemoScan) -> list[str]:
+    progress = percent(float(scan.job.get("progress") or 0))
+    return [
+        cell_text(value)
+        for value in (scan.site.name, scan.shown_status, progress, scan.sitemaps, scan.urls)
     ]

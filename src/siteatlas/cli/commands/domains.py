@@ -313,7 +313,7 @@ def _as_dict(line: UnusableLine) -> dict[str, object]:
     }
 
 
-SHAPE: TableLayout[DomainView] = TableLayout(
+DOMAINS: TableLayout[DomainView] = TableLayout(
     columns=[
         Column("DOMAIN"),
         Column("WATCHED", from_width=WIDE),
@@ -552,7 +552,7 @@ async def _list(
             return await list_domains(session, watched=watched, tag=tag, limit=limit, cursor=cursor)
 
     async with opened(settings):
-        await write_list(request, fetch, SHAPE.filtered_by(watched, tag))
+        await write_list(request, fetch, DOMAINS.filtered_by(watched, tag))
 
 
 async def _find(

@@ -240,7 +240,7 @@ def advice_for_failed_job(code: str) -> str | None:
 WATCH_SECONDS = 0.5
 
 
-SHAPE: TableLayout[JobView] = TableLayout(
+JOBS: TableLayout[JobView] = TableLayout(
     columns=[
         Column("ID", right=True),
         Column("SCAN", right=True),
@@ -385,7 +385,7 @@ async def _list(
     async with opened(settings):
         if domain is not None:
             await _require_known(domain)
-        await write_list(request, fetch, SHAPE.filtered_by(status, domain, tag))
+        await write_list(request, fetch, JOBS.filtered_by(status, domain, tag))
 
 
 async def _require_known(domain: str) -> None:

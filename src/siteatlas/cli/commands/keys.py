@@ -59,7 +59,7 @@ from siteatlas.errors import InputError
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session
 
-SHAPE_AUDIT: TableLayout[AuditEventView] = TableLayout(
+AUDIT_EVENTS: TableLayout[AuditEventView] = TableLayout(
     columns=[
         Column("WHEN", kind=ColumnKind.AGE),
         Column("USER"),
@@ -116,12 +116,12 @@ async def _list_events(settings: Settings, request: ListRequest, user: str | Non
             return await list_audit_events(session, user=user, limit=limit, cursor=cursor)
 
     async with opened(settings):
-        await write_list(request, fetch, SHAPE_AUDIT.filtered_by(user))
+        await write_list(request, fetch, AUDIT_EVENTS.filtered_by(user))
 
 
 DURATION = re.compile(r"(?P<number>[1-9][0-9]{0,5})(?P<unit>[mhdw])")
 UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
-SHAPE: TableLayout[KeyView] = TableLayout(
+KEYS: TableLayout[KeyView] = TableLayout(
     columns=[
         Column("ID"),
         Column("NAME"),
@@ -278,7 +278,7 @@ async def _list(settings: Settings, request: ListRequest) -> None:
             return await list_keys(session, limit=limit, cursor=cursor)
 
     async with opened(settings):
-        await write_list(request, fetch, SHAPE)
+        await write_list(request, fetch, KEYS)
 
 
 async def _revoke(settings: Settings, key_id: str) -> None:

@@ -42,7 +42,7 @@ from siteatlas.cli.terminal.tables import terminal_width
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session
 
-SHAPE_PROBLEMS: TableLayout[ProblemView] = TableLayout(
+PROBLEMS: TableLayout[ProblemView] = TableLayout(
     columns=(),
     row=lambda _problem: (),
     none="No problem of this site is stored.",
@@ -95,7 +95,7 @@ async def _list_problems(
                 return await list_problems(session, domain.id, wanted, limit=limit, cursor=cursor)
 
         changed_state = None if wanted.state is ProblemState.CURRENT else wanted.state
-        shape = SHAPE_PROBLEMS.filtered_by(wanted.code, wanted.sitemap, changed_state)
+        shape = PROBLEMS.filtered_by(wanted.code, wanted.sitemap, changed_state)
         write = _write_groups if request.format is ListFormat.TABLE else write_list
         await write(request, fetch, shape)
 
@@ -136,7 +136,7 @@ def _duration(scan: ScanView) -> str | None:
     return f"{(scan.finished_at - scan.started_at).total_seconds():,.1f} s"
 
 
-SHAPE: TableLayout[ScanView] = TableLayout(
+SCANS: TableLayout[ScanView] = TableLayout(
     columns=[
         Column("SCAN", right=True),
         Column("STATE", kind=ColumnKind.STATUS),
@@ -195,4 +195,4 @@ async def _list(settings: Settings, site: str, request: ListRequest) -> None:
             async with get_session() as session, session.begin():
                 return await list_scans(session, domain.id, limit=limit, cursor=cursor)
 
-        await write_list(request, fetch, SHAPE)
+        await write_list(request, fetch, SCANS)

@@ -50,7 +50,7 @@ from siteatlas.settings import Settings
 from siteatlas.storage.models import SitemapStatus
 from siteatlas.storage.session import get_session
 
-SHAPE: TableLayout[SitemapView] = TableLayout(
+SITEMAPS: TableLayout[SitemapView] = TableLayout(
     columns=[
         Column("URL", kind=ColumnKind.URL),
         Column("TYPE"),
@@ -150,7 +150,7 @@ async def _list(settings: Settings, site: str, request: ListRequest, wanted: Sit
                     cursor=cursor,
                 )
 
-        await write_list(request, fetch, SHAPE.filtered_by(wanted.type, wanted.status))
+        await write_list(request, fetch, SITEMAPS.filtered_by(wanted.type, wanted.status))
 
 
 COUNTS = [Column("URLS", right=True, kind=ColumnKind.COUNT), Column("SHARE", right=True)]

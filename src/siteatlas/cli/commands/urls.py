@@ -175,7 +175,7 @@ HistoryOption = Annotated[
     typer.Option(metavar="URL", help="Print the history of this URL of SITE instead."),
 ]
 HISTORY_OPTIONS = {"history", "as_json"}
-SHAPE: TableLayout[UrlView] = TableLayout(
+URLS: TableLayout[UrlView] = TableLayout(
     columns=[
         Column("URL", kind=ColumnKind.URL),
         Column("LASTMOD", kind=ColumnKind.DATE),
@@ -301,7 +301,7 @@ async def _list(
                     session, domain_id, wanted, at=at, limit=limit, cursor=cursor
                 )
 
-        shape = SHAPE.filtered_by(None if wanted == UrlFilter() else wanted, tag)
+        shape = URLS.filtered_by(None if wanted == UrlFilter() else wanted, tag)
         await (_write_plain_urls(request, fetch) if bare else write_list(request, fetch, shape))
 
 

@@ -36,10 +36,137 @@ from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import MAX_PORT, Settings
 from siteatlas.storage.session import BACKGROUND_LIMITS
 
+log = get_logger("worker")
+
+# A signal that arrives before a worker handles signals ends it directly.
+GOOD_ENDS = (0, -signal.SIGTERM)
+
+# On a shared machine, API requests take precedence over scans.
+WORKER_NICENESS = 10
+
 MAX_HEAD_BYTES = 8 * 1024
 CONNECTION_SECONDS = 5.0
 MAX_CONNECTIONS = 16
 PLAIN = "text/plain; charset=utf-8"
+
+
+async def run_group(count: int, settings: Settings) -> int:
+    """Run `count` workers until all have ended; returns the exit code."""
+    ports = [port_of(settings, number, count) for number in range(count)]
+    with _lifeline() as lifeline:
+        group = WorkerGroup(
+            [await _start_worker(lifeline, _metrics_options(settings, port)) for port in ports]
+        )
+        with stop_on_signals(group.stop):
+            return await group.ended()
+
+
+class WorkerGroup:
+    """Running workers that end together."""
+
+    def __init__(self, workers: Sequence[Process]) -> None:
+        self._workers = workers
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Send SIGTERM to all workers, once only: a second one would end a worker immediately."""
+        if self._stopping:
+            return
+        self._stopping = True
+        for process in self._workers:
+            if process.returncode is None:
+                process.send_signal(signal.SIGTERM)
+
+    async def ended(self) -> int:
+        """Wait for all workers; returns the exit code of the first that failed, or 0."""
+        ends = asyncio.as_completed([self._ended(process) for process in self._workers])
+        codes = [await end for end in ends]
+        return next((code for code in codes if code), 0)
+
+    async def _ended(self, process: Process) -> int:
+        """Wait for one worker process; stop the group if it fails; returns its exit code."""
+        status = await process.wait()
+        if self._stopping and status in GOOD_ENDS:
+            return 0
+        self._report_end(process.pid, status)
+        self.stop()
+        return exit_code_of(status)
+
+    def _report_end(self, pid: int, status: int) -> None:
+        how = f"by signal {-status}" if status < 0 else f"with status {status}"
+        rest = "" if self._stopping else "; stopping the others"
+        if not stderr_is_json():
+            print_warning(f"Process {pid} ended {how}{rest}.")
+        log.error("worker_process_ended", pid=pid, exit_code=exit_code_of(status))
+
+
+def exit_code_of(status: int) -> int:
+    """The exit code for the status of a process, as shells report it."""
+    return SIGNAL_EXIT - status if status < 0 else status
+
+
+@contextmanager
+def _lifeline() -> Iterator[int]:
+    """The stdin of the workers: it ends when this process does, however that happens."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def _metrics_options(settings: Settings, port: int | None) -> list[str]:
+    if port is None:
+        return []
+    return ["--metrics-port", str(port), "--metrics-host", settings.metrics_host]
+
+
+async def _start_worker(lifeline: int, options: Sequence[str]) -> Process:
+    """Start a worker in its own session: a Ctrl-C must reach it only once, through this process."""
+    switches = ["-v"] * current().verbosity + ["-q"] * current().quiet
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "siteatlas.cli.hosting.worker_process", *switches, *options),
+        stdin=lifeline,
+        start_new_session=True,
+    )
+
+
+async def work(settings: Settings, stop: asyncio.Event) -> None:
+    """Open the database and run queued jobs until `stop` is set."""
+    try:
+        await _work(settings, stop)
+    except DatabaseUnavailable:
+        # Stopped while waiting for the database: its absence needs no report.
+        if not stop.is_set():
+            raise
+
+
+async def _work(settings: Settings, stop: asyncio.Event) -> None:
+    policy = EgressPolicy.from_text(settings.egress_allow)
+    with probe_listener(settings) as listener:
+        async with (
+            probes(settings, listener),
+            opened(
+                settings,
+                go_on_waiting=lambda: not stop.is_set(),
+                usual_limits=BACKGROUND_LIMITS,
+            ),
+        ):
+            await _work_with_database(settings, policy, stop)
+
+
+async def _work_with_database(
+    settings: Settings, policy: EgressPolicy, stop: asyncio.Event
+) -> None:
+    """Lower the priority of this worker process and run its scheduler until `stop` is set."""
+    os.nice(WORKER_NICENESS)  # not before: a server that we start must not inherit it
+    load_readers()
+    freeze_startup_objects()
+    print_message("Running jobs from the queue.")
+    self_check()
+    await SitemapScheduler(settings, policy).run_until(stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,46 +296,6 @@ def _health(liveness: Liveness) -> Page:
     return Page(json.dumps(state) + "\n", "application/json", status)
 
 
-# On a shared machine, API requests take precedence over scans.
-WORKER_NICENESS = 10
-
-
-async def work(settings: Settings, stop: asyncio.Event) -> None:
-    """Open the database and run queued jobs until `stop` is set."""
-    try:
-        await _work(settings, stop)
-    except DatabaseUnavailable:
-        # Stopped while waiting for the database: its absence needs no report.
-        if not stop.is_set():
-            raise
-
-
-async def _work(settings: Settings, stop: asyncio.Event) -> None:
-    policy = EgressPolicy.from_text(settings.egress_allow)
-    with probe_listener(settings) as listener:
-        async with (
-            probes(settings, listener),
-            opened(
-                settings,
-                go_on_waiting=lambda: not stop.is_set(),
-                usual_limits=BACKGROUND_LIMITS,
-            ),
-        ):
-            await _work_with_database(settings, policy, stop)
-
-
-async def _work_with_database(
-    settings: Settings, policy: EgressPolicy, stop: asyncio.Event
-) -> None:
-    """Lower the priority of this worker process and run its scheduler until `stop` is set."""
-    os.nice(WORKER_NICENESS)  # not before: a server that we start must not inherit it
-    load_readers()
-    freeze_startup_objects()
-    print_message("Running jobs from the queue.")
-    self_check()
-    await SitemapScheduler(settings, policy).run_until(stop)
-
-
 MetricsPort = Annotated[
     int | None,
     typer.Option(
@@ -220,7 +307,6 @@ MetricsPort = Annotated[
         ),
     ),
 ]
-
 
 MetricsHost = Annotated[
     str | None,
@@ -244,92 +330,3 @@ def port_of(settings: Settings, number: int, count: int) -> int | None:
             f"highest port is {MAX_PORT}. Choose a lower --metrics-port."
         )
     return first + number
-
-
-# A signal that arrives before a worker handles signals ends it directly.
-GOOD_ENDS = (0, -signal.SIGTERM)
-
-log = get_logger("worker")
-
-
-async def run_group(count: int, settings: Settings) -> int:
-    """Run `count` workers until all have ended; returns the exit code."""
-    ports = [port_of(settings, number, count) for number in range(count)]
-    with _lifeline() as lifeline:
-        group = WorkerGroup(
-            [await _start_worker(lifeline, _metrics_options(settings, port)) for port in ports]
-        )
-        with stop_on_signals(group.stop):
-            return await group.ended()
-
-
-class WorkerGroup:
-    """Running workers that end together."""
-
-    def __init__(self, workers: Sequence[Process]) -> None:
-        self._workers = workers
-        self._stopping = False
-
-    def stop(self) -> None:
-        """Send SIGTERM to all workers, once only: a second one would end a worker immediately."""
-        if self._stopping:
-            return
-        self._stopping = True
-        for process in self._workers:
-            if process.returncode is None:
-                process.send_signal(signal.SIGTERM)
-
-    async def ended(self) -> int:
-        """Wait for all workers; returns the exit code of the first that failed, or 0."""
-        ends = asyncio.as_completed([self._ended(process) for process in self._workers])
-        codes = [await end for end in ends]
-        return next((code for code in codes if code), 0)
-
-    async def _ended(self, process: Process) -> int:
-        """Wait for one worker process; stop the group if it fails; returns its exit code."""
-        status = await process.wait()
-        if self._stopping and status in GOOD_ENDS:
-            return 0
-        self._report_end(process.pid, status)
-        self.stop()
-        return exit_code_of(status)
-
-    def _report_end(self, pid: int, status: int) -> None:
-        how = f"by signal {-status}" if status < 0 else f"with status {status}"
-        rest = "" if self._stopping else "; stopping the others"
-        if not stderr_is_json():
-            print_warning(f"Process {pid} ended {how}{rest}.")
-        log.error("worker_process_ended", pid=pid, exit_code=exit_code_of(status))
-
-
-def exit_code_of(status: int) -> int:
-    """The exit code for the status of a process, as shells report it."""
-    return SIGNAL_EXIT - status if status < 0 else status
-
-
-@contextmanager
-def _lifeline() -> Iterator[int]:
-    """The stdin of the workers: it ends when this process does, however that happens."""
-    reading, writing = os.pipe()
-    try:
-        yield reading
-    finally:
-        os.close(reading)
-        os.close(writing)
-
-
-def _metrics_options(settings: Settings, port: int | None) -> list[str]:
-    if port is None:
-        return []
-    return ["--metrics-port", str(port), "--metrics-host", settings.metrics_host]
-
-
-async def _start_worker(lifeline: int, options: Sequence[str]) -> Process:
-    """Start a worker in its own session: a Ctrl-C must reach it only once, through this process."""
-    switches = ["-v"] * current().verbosity + ["-q"] * current().quiet
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "siteatlas.cli.hosting.worker_process", *switches, *options),
-        stdin=lifeline,
-        start_new_session=True,
-    )
