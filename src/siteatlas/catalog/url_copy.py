@@ -226,13 +226,16 @@ def date_numbers(lastmods: Iterable[datetime | None]) -> list[int]:
     ]
 
 
+_any_statement = select(literal(1))
+
+
 async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
     """Send rows that are not stored yet. DatabaseBusy when one of them turns out to be there."""
     connection = await session.connection()
     driver: Any = (await connection.get_raw_connection()).driver_connection
     if not driver.is_in_transaction():
         # SQLAlchemy begins its transaction with the first statement that goes through it.
-        await session.execute(select(literal(1)))
+        await session.execute(_any_statement)
     try:
         async with copy_time_limit(driver, COPY_SECONDS):
             await driver.copy_to_table(

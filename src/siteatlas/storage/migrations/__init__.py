@@ -1,1 +1,1 @@
-"""Room."""
+"""Alembic migrations of the schema; `versions` has one file per change."""

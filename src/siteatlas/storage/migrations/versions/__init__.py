@@ -1,1 +1,1 @@
-"""Room."""
+"""The migrations, in the order of their revision numbers."""
