@@ -32,6 +32,7 @@ def commands_of(lines: list[str]) -> list[str]:
     return [command.strip() for command in text.splitlines()]
 
 
+@pytest.mark.full
 def test_every_command_that_the_demo_prints_works(fresh_machine: Machine):
     with fresh_machine.process("demo") as demo:
         scan, post, urls, _follow = commands_of(words_of(demo))

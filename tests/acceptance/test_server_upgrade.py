@@ -68,6 +68,7 @@ def query(server: EmbeddedServer, *statements: str, upgrade: bool = False) -> An
     return asyncio.run(run())
 
 
+@pytest.mark.full
 def test_the_data_of_an_older_server_is_refused_and_can_be_converted():
     with data_directory() as folder:
         data_dir = folder / "data"

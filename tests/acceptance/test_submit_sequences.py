@@ -59,6 +59,7 @@ def records(lines: list[str]) -> list[dict[str, str]]:
 @pytest.mark.criterion(
     "content-stored", "script-add-check-process", "submit-then-list", "submit-process-check"
 )
+@pytest.mark.full
 def test_a_submit_by_http_is_listed_processed_and_shown_with_its_values(
     scripts: Scripts, machine: Machine, sites: Sites
 ):

@@ -71,7 +71,13 @@ def hostile_site(target: str) -> Iterator[int]:
         server.server_close()
 
 
-@pytest.mark.parametrize("by_name", [False, True], ids=["another origin", "a rebound name"])
+@pytest.mark.parametrize(
+    "by_name",
+    [
+        pytest.param(False, id="another origin"),
+        pytest.param(True, id="a rebound name", marks=pytest.mark.full),
+    ],
+)
 def test_a_page_of_another_origin_starts_no_scan_and_reads_nothing(
     chromium_program: str, by_name: bool
 ):

@@ -182,6 +182,7 @@ async def test_a_retry_during_the_deletion_of_its_site_leaves_no_active_job() ->
     assert (job.status, job.domain_id) == ("pending", None)
 
 
+@pytest.mark.full
 async def test_no_url_is_lost_when_sites_are_deleted_and_added_while_retention_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

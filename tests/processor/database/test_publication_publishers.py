@@ -46,5 +46,6 @@ async def test_numbers_from_a_sequence_are_detected(client: httpx.AsyncClient):
     assert await skipped_events(client, page_reader) > 0
 
 
+@pytest.mark.full
 async def test_a_reader_that_reads_the_head_last_is_detected(client: httpx.AsyncClient):
     assert await skipped_events(client, events_first_reader) > 0

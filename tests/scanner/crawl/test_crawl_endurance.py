@@ -117,6 +117,7 @@ async def test_harm_is_bounded_and_others_are_not_slowed(make_analyzer, answer, 
 
 
 @pytest.mark.slow
+@pytest.mark.full
 async def test_a_robots_txt_full_of_rules_does_not_hold_up_the_event_loop(site, make_analyzer):
     letters = "/sitemap.xl0123456789"
     lines = [f"disallow:*{a}*{b}*{c}*{d}\n" for a, b, c, d in product(letters, repeat=4)]

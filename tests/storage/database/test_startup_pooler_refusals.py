@@ -53,10 +53,15 @@ async def test_a_wrong_login_is_refused_with_a_message(
 @pytest.mark.parametrize(
     ("broken", "kind"),
     [
-        (lambda url: url.set(username="no_such_role"), DatabaseRefused),
-        (lambda url: url.update_query_dict({"port": "1"}), DatabaseUnavailable),
+        pytest.param(lambda url: url.set(username="no_such_role"), DatabaseRefused, id="role"),
+        # The pooler waits before it reports that the server is not there.
+        pytest.param(
+            lambda url: url.update_query_dict({"port": "1"}),
+            DatabaseUnavailable,
+            id="port",
+            marks=pytest.mark.full,
+        ),
     ],
-    ids=["role", "port"],
 )
 async def test_a_server_that_the_pooler_cannot_use_is_reported(
     postgres_server: PostgresServer,
