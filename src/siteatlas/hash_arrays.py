@@ -1,9 +1,10 @@
-"""Sets of 64-bit numbers for memory that is short: some 9 bytes per number instead of 75."""
+"""64-bit hashes: as PostgreSQL stores them, in ranges, and in sets of some 9 bytes per number."""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterator
 
 # For some ten thousand numbers; more arrays are for more of them.
 FEW_ARRAYS = 16
@@ -47,3 +48,22 @@ class HashArrays:
         index = index_of(numbers, key)
         if index is not None:
             del numbers[index]
+
+
+def signed64(value: int) -> int:
+    """An unsigned 64-bit number as PostgreSQL's signed bigint."""
+    return value - TWO_TO_64 if value >= SIGN_BIT else value
+
+
+def hash_ranges(parts: int) -> Iterator[tuple[int, int]]:
+    """All hashes in ranges of the same length, each with its first and its last hash."""
+    lowest, highest = -(2**63), 2**63 - 1
+    length = (highest - lowest) // parts + 1
+    for first in range(lowest, highest + 1, length):
+        yield first, min(first + length - 1, highest)
+
+
+SIGN_BIT = 1 << 63
+
+
+TWO_TO_64 = 1 << 64

@@ -11,7 +11,7 @@ import pytest_asyncio
 from sqlalchemy import event, text
 
 from siteatlas.queue.claims import claim, heartbeat, rescue
-from siteatlas.queue.views import oldest_pending_seconds
+from siteatlas.queue.metrics import oldest_pending_seconds
 from siteatlas.storage.session import (
     AsyncSession,
     Database,

@@ -26,8 +26,8 @@ from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
 from siteatlas.net.egress import EgressPolicy, parse_allowed_site
 from siteatlas.process import connection_limit
-from siteatlas.queue.metrics import DatabaseState, database_state
-from siteatlas.queue.views import EndedJobs, QueueLoad, any_worker_alive, queue_load
+from siteatlas.queue.metrics import DatabaseState, EndedJobs, QueueLoad, database_state, queue_load
+from siteatlas.queue.views import any_worker_alive
 from siteatlas.settings import Settings
 from siteatlas.storage.session import (
     AsyncSession,

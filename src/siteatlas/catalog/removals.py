@@ -205,11 +205,6 @@ def _count_leaving_statement() -> Any:
 _count_leaving = _count_leaving_statement()
 
 
-async def database_time(session: AsyncSession) -> datetime:
-    """The time that all stored times are compared with."""
-    return (await session.execute(select(func.now()))).scalar_one()
-
-
 _store_decision = (
     update(SCANS)
     .where(SCANS.c.id == bindparam("of_scan"))

@@ -45,11 +45,10 @@ from sqlalchemy.sql.selectable import Subquery
 from xxhash import xxh3_64_intdigest
 
 from siteatlas.catalog.url_copy import COLUMNS, LINE_BREAK, NO_DIGEST, UrlRows, copy_urls
+from siteatlas.hash_arrays import SIGN_BIT, TWO_TO_64, hash_ranges, signed64
 from siteatlas.storage.models import Base
 from siteatlas.storage.schema import SITEMAP_URLS, SITEMAPS, table_of
 
-SIGN_BIT = 1 << 63
-TWO_TO_64 = 1 << 64
 # What a document lists for a URL: the columns after the key and the URL.
 LISTED_VALUES = COLUMNS[3:]
 # The flags of a loaded entry.
@@ -69,11 +68,6 @@ def url_hashes(urls: Iterable[str]) -> list[int]:
     """The hashes of many URLs; written out, because it runs once per listed URL."""
     digest = xxh3_64_intdigest
     return [h - TWO_TO_64 if (h := digest(url.encode())) >= SIGN_BIT else h for url in urls]
-
-
-def signed64(value: int) -> int:
-    """An unsigned 64-bit number as PostgreSQL's signed bigint."""
-    return value - TWO_TO_64 if value >= SIGN_BIT else value
 
 
 async def insert_urls(session: AsyncSession, rows: UrlRows) -> None:
@@ -299,14 +293,6 @@ async def count_distinct_urls(session: AsyncSession, domain_id: UUID, url_count:
         values = {"of_domain": domain_id, "first": first, "last": last}
         total += int(await session.scalar(_count_part, values) or 0)
     return total
-
-
-def hash_ranges(parts: int) -> Iterator[tuple[int, int]]:
-    """All hashes in ranges of the same length, each with its first and its last hash."""
-    lowest, highest = -(2**63), 2**63 - 1
-    length = (highest - lowest) // parts + 1
-    for first in range(lowest, highest + 1, length):
-        yield first, min(first + length - 1, highest)
 
 
 async def insert_rows(session: AsyncSession, model: type[Base], rows: Sequence[Row]) -> None:

@@ -17,8 +17,9 @@ import orjson
 from xxhash import xxh3_64_intdigest
 
 from siteatlas.catalog.url_copy import UrlColumns, date_numbers
-from siteatlas.catalog.urls import SIGN_BIT, TWO_TO_64, signed64, url_hashes
+from siteatlas.catalog.urls import url_hashes
 from siteatlas.catalog.write_batch import WriteBatch
+from siteatlas.hash_arrays import SIGN_BIT, TWO_TO_64, signed64
 from siteatlas.processor.documents import OpenedScan, ScannedDocument
 from siteatlas.processor.entries import (
     READ_VERSION,

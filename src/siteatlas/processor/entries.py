@@ -23,8 +23,8 @@ from typing import Any
 from xxhash import xxh3_64_intdigest
 
 from siteatlas.catalog.url_copy import MICROSECOND, NO_DATE, NO_DIGEST, POSTGRES_EPOCH
-from siteatlas.catalog.urls import IS_MISSING, IS_REMOVED, LoadedEntries, signed64
-from siteatlas.hash_arrays import HashArrays, index_of
+from siteatlas.catalog.urls import IS_MISSING, IS_REMOVED, LoadedEntries
+from siteatlas.hash_arrays import HashArrays, index_of, signed64
 
 # Raised when the same document would yield other fingerprints or other entries: the next read of
 # each document is then silent instead of reporting every URL as changed.

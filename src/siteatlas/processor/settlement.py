@@ -42,7 +42,6 @@ from siteatlas.catalog.removals import (
     Removal,
     UnreadDocument,
     count_leaving_urls,
-    database_time,
     is_other_document,
     load_decision,
     load_incomplete,
@@ -65,7 +64,7 @@ from siteatlas.queue.operator_actions import is_release_requested
 from siteatlas.scanner.events import DiscoveryMethod, DocumentProbe
 from siteatlas.scanner.problem_codes import ProblemCode, ProblemGroup
 from siteatlas.storage.models import RemovalEvidence, SitemapScanState
-from siteatlas.storage.session import AsyncSession
+from siteatlas.storage.session import AsyncSession, database_time
 
 log = get_logger("processor")
 

@@ -7,10 +7,10 @@ is there from the first scrape on; only those of HTTP requests appear with the f
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cache
 from time import perf_counter
 
@@ -28,28 +28,28 @@ from prometheus_client.core import (
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from sqlalchemy import (
-    ColumnElement,
     Float,
-    cast,
     column,
     extract,
     func,
     select,
     table,
 )
-from sqlalchemy.dialects.postgresql import REGCLASS
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.pool import QueuePool
 
+from siteatlas.catalog.change_feed import FeedLoad, feed_load
+from siteatlas.catalog.domains import SCHEDULED
+from siteatlas.catalog.webhooks import WebhookLoad, webhook_load
 from siteatlas.errors import DatabaseUnavailable
 from siteatlas.meters import Meters, meters
-from siteatlas.queue.fence import FINAL_STATUSES
-from siteatlas.queue.views import QueueLoad, database_size
+from siteatlas.queue.fair_order import pending_lines
+from siteatlas.queue.fence import ACTIVE_STATUSES, ALIVE_SECONDS, FINAL_STATUSES
 from siteatlas.scanner.events import DocumentOutcome, UnchangedBy
-from siteatlas.storage.engine import translated_faults
-from siteatlas.storage.models import ChangeKind
-from siteatlas.storage.schema import JOBS, needed_revision, read_revision
-from siteatlas.storage.session import Database, bound_database
+from siteatlas.storage.models import SITEMAP_JOB, ChangeKind, Domain, Job, JobStatus, Worker
+from siteatlas.storage.schema import needed_revision
+from siteatlas.storage.session import bound_database
+from siteatlas.storage.startup import database_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,92 +269,96 @@ def _counters(
 
 
 @dataclass(frozen=True, slots=True)
-class ServerSetup:
-    """What the server says of itself. `clock_ahead_seconds`: of the clock of this process."""
+class QueueLoad:
+    """Jobs by status, the age of the oldest one that could run now, and the living workers.
 
-    version: str
-    version_number: int
-    revision: str | None
-    latency_seconds: float
-    clock_ahead_seconds: float
-    is_read_only: bool
-    database_bytes: int
-    max_connections: int
-
-
-@dataclass(frozen=True, slots=True)
-class RolePrivileges:
-    """What the role of this process may do with our tables."""
-
-    role: str
-    can_write: bool
-    is_owner: bool
-
-
-async def server_setup(database: Database) -> ServerSetup:
-    """Read the version, the schema revision, the clock and the size of the database."""
-    with translated_faults():
-        async with database.engine.connect() as connection:
-            revision = await connection.run_sync(read_revision)
-            began, sent = time.perf_counter(), time.time()
-            moment = cast(extract("epoch", func.clock_timestamp()), Float)
-            names = ("server_version", "server_version_num", "transaction_read_only")
-            settings = [func.current_setting(name) for name in (*names, "max_connections")]
-            row = (await connection.execute(select(moment, database_size, *settings))).one()
-            latency = time.perf_counter() - began
-    return ServerSetup(
-        version=str(row[2]),
-        version_number=int(row[3]),
-        revision=revision,
-        latency_seconds=latency,
-        clock_ahead_seconds=float(row[0]) - (sent + latency / 2),
-        is_read_only=row[4] == "on",
-        database_bytes=int(row[1]),
-        max_connections=int(row[5]),
-    )
-
-
-async def role_privileges(database: Database) -> RolePrivileges:
-    """Whether the role may write to our tables, and whether it owns them, as migrations need."""
-    writing = [
-        func.has_table_privilege(JOBS.name, privilege)
-        for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE")
-    ]
-    owner = func.pg_get_userbyid(_owner_of_jobs())
-    statement = select(func.current_user(), func.pg_has_role(owner, "USAGE"), *writing)
-    with translated_faults():
-        async with database.engine.connect() as connection:
-            role, is_owner, *allowed = (await connection.execute(statement)).one()
-    return RolePrivileges(str(role), can_write=all(allowed), is_owner=bool(is_owner))
-
-
-def _owner_of_jobs() -> ColumnElement[int]:
-    relations = table("pg_class", column("oid"), column("relowner"))
-    return (
-        select(relations.c.relowner)
-        .where(relations.c.oid == cast(JOBS.name, REGCLASS))
-        .scalar_subquery()
-    )
-
-
-async def is_pooled(database: Database) -> bool:
-    """Whether transactions of one connection run on several of the server: a pooler does that.
-
-    The second connection takes what the first has left, so that a pooler must give it another.
+    A watched site is overdue when its time has come and no scan of it was queued. `feed` is the
+    state of the change feed, `webhooks` that of the endpoints that are told of it,
+    `database_bytes` the disk space of the database.
     """
-    with translated_faults():
-        async with database.engine.connect() as first, database.engine.connect() as second:
-            async with first.begin():
-                before = await _backend(first)
-            await _backend(second)
-            try:
-                async with asyncio.timeout(3.0):
-                    return await _backend(first) != before
-            except TimeoutError:
-                # The pooler has only one connection, which the second transaction holds.
-                await first.invalidate()
-                return True
+
+    jobs: dict[str, int]
+    oldest_pending_seconds: float
+    workers: int
+    domains_overdue: int
+    oldest_overdue_seconds: float
+    feed: FeedLoad
+    webhooks: WebhookLoad
+    database_bytes: int
 
 
-async def _backend(connection: AsyncConnection) -> int:
-    return int(await connection.scalar(select(func.pg_backend_pid())) or 0)
+class EndedJobs:
+    """Ended jobs by status, counted once a minute: it means reading most of the table."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._good_until = 0.0
+
+    async def count(self, session: AsyncSession) -> dict[str, int]:
+        """The counts, at most a minute old."""
+        if time.monotonic() >= self._good_until:
+            self._counts = await _count(session, FINAL_STATUSES)
+            self._good_until = time.monotonic() + 60.0
+        return self._counts
+
+
+async def queue_load(session: AsyncSession, ended: EndedJobs) -> QueueLoad:
+    """The load at this moment, by the clock of the database."""
+    overdue, oldest_overdue = await _overdue_domains(session)
+    return QueueLoad(
+        jobs=await _count(session, ACTIVE_STATUSES) | await ended.count(session),
+        oldest_pending_seconds=await oldest_pending_seconds(session),
+        workers=await _living_workers(session),
+        domains_overdue=overdue,
+        oldest_overdue_seconds=oldest_overdue,
+        feed=await feed_load(session),
+        webhooks=await webhook_load(session),
+        database_bytes=int(await session.scalar(select(database_size)) or 0),
+    )
+
+
+async def count_waiting(session: AsyncSession) -> int:
+    """How many jobs wait, for a worker or for their time."""
+    return (await _count(session, [JobStatus.PENDING]))[JobStatus.PENDING.value]
+
+
+async def _count(session: AsyncSession, statuses: Iterable[JobStatus]) -> dict[str, int]:
+    """One count per status, each through the index that this status has."""
+    counts = (
+        select(func.count())
+        .select_from(Job)
+        .where(Job.status == status, Job.job_type == SITEMAP_JOB)
+        .scalar_subquery()
+        for status in statuses
+    )
+    numbers = (await session.execute(select(*counts))).one()
+    return {status.value: number for status, number in zip(statuses, numbers, strict=True)}
+
+
+async def oldest_pending_at(session: AsyncSession) -> datetime | None:
+    """Since when the first job that could run now has been waiting; None without such a job."""
+    first = pending_lines().c.run_at
+    due: datetime | None = await session.scalar(select(func.min(first)).where(first <= func.now()))
+    return due
+
+
+async def oldest_pending_seconds(session: AsyncSession) -> float:
+    """Age of the oldest job that is ready to run; one index probe per user and priority."""
+    first = pending_lines().c.run_at
+    age = extract("epoch", func.now() - func.min(first)).cast(Float)
+    seconds = await session.scalar(select(age))
+    return max(0.0, float(seconds or 0.0))
+
+
+async def _overdue_domains(session: AsyncSession) -> tuple[int, float]:
+    age = extract("epoch", func.now() - func.min(Domain.next_scan_at)).cast(Float)
+    statement = select(func.count(), age).where(*SCHEDULED, Domain.next_scan_at < func.now())
+    count, seconds = (await session.execute(statement)).one()
+    return count, float(seconds or 0.0)
+
+
+async def _living_workers(session: AsyncSession) -> int:
+    since = func.now() - timedelta(seconds=ALIVE_SECONDS)
+    alive = (Worker.last_seen_at > since, Worker.slots > 0)
+    counted = select(func.count()).select_from(Worker).where(*alive)
+    return int(await session.scalar(counted) or 0)

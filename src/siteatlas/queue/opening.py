@@ -1,6 +1,6 @@
 """Opens the scan of a claimed job: fence, new scan and stored sitemaps in one statement.
 
-A scan that an earlier attempt opened is not continued here; `storage.statements.scans` does that.
+A scan that an earlier attempt opened is not continued here; `catalog.scans` does that.
 """
 
 from __future__ import annotations

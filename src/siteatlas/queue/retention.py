@@ -1,9 +1,8 @@
-"""Prunes ended jobs with their scans, batches and workers.
+"""Retention: prunes ended jobs with scans, the change feed, removed URLs, batches and workers.
 
-Deleted sites are pruned by `storage.statements.deleted_domains`, the change feed by
-`feed_retention.py`. Each call removes a small batch in
-one transaction; the caller repeats it while rows are removed. Expired rows are found through
-dedicated indexes, so a call with nothing to do reads almost nothing.
+Each call removes a small batch in one transaction; the caller repeats it while rows are removed.
+Expired rows are found through dedicated indexes, so a call with nothing to do reads almost nothing.
+Deleted sites are pruned by `catalog.domains`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The events that a scan yields.
 
-With `scan_memory.py`, this is the interface between the scanner and its users: the processor, the
+With `options.py`, this is the interface between the scanner and its users: the processor, the
 command line and library users. Order per document: opened, then entries or children, then closed.
 Events are named tuples, whose classes are created five times as fast as those of frozen
 dataclasses.
@@ -106,7 +106,7 @@ class EntryColumns:
     """URL entries column by column; all lists have the same length.
 
     `lastmod_texts` are the dates as listed, "" if absent or if `lastmods` holds the same
-    information (see `lastmod_text.py`). `digests` are those of the text of each entry, 0 for one
+    information (see `reading/entries.py`). `digests` are those of the text of each entry, 0 for one
     that must always be read (see `entry_digests.py`). Only these two lists may be empty.
     """
 

@@ -1,7 +1,6 @@
 """The consumer: claims jobs for free slots, runs them, and returns those it has to stop.
 
-The database assigns the jobs; any number of consumers may run. `sitemap_scheduler` is the clock,
-`lease_keeper` renews the leases.
+The database assigns the jobs; any number of consumers may run. `sitemap_scheduler` is the clock.
 """
 
 from __future__ import annotations

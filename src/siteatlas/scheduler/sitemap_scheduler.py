@@ -41,6 +41,7 @@ from siteatlas.notify.delivery import Dispatcher, PollResult
 from siteatlas.processor.steps import terminate_stalled_writers
 from siteatlas.queue.completion import request_follow_ups
 from siteatlas.queue.fence import Priority, SubmittedJob
+from siteatlas.queue.metrics import count_waiting
 from siteatlas.queue.retention import (
     Retention,
     prune_batches,
@@ -52,7 +53,6 @@ from siteatlas.queue.retention import (
     raise_retained_from,
 )
 from siteatlas.queue.submission import close_batches, submit_site
-from siteatlas.queue.views import count_waiting
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.scheduler.outages import (
     TICK,

@@ -11,10 +11,11 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 from functools import cache, partial, wraps
 from typing import Any, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
 
-from sqlalchemy import Connection, Result, Row, Select, event
+from sqlalchemy import Connection, Result, Row, Select, event, func, select
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
@@ -419,3 +420,8 @@ def retry_when_busy(
         return retried
 
     return decorate if transaction is None else decorate(transaction)
+
+
+async def database_time(session: AsyncSession) -> datetime:
+    """The time that all stored times are compared with."""
+    return (await session.execute(select(func.now()))).scalar_one()

@@ -10,6 +10,11 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Float, cast, column, extract, func, select, table
+from sqlalchemy.dialects.postgresql import REGCLASS
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from siteatlas.aio import background_task
 from siteatlas.errors import (
@@ -21,8 +26,8 @@ from siteatlas.errors import (
 from siteatlas.logs import get_logger
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.embedded.server import EmbeddedServer, announce_to_log
-from siteatlas.storage.engine import located_faults, reason_of, server_of
-from siteatlas.storage.schema import require_schema, upgrade_schema
+from siteatlas.storage.engine import located_faults, reason_of, server_of, translated_faults
+from siteatlas.storage.schema import JOBS, read_revision, require_schema, upgrade_schema
 from siteatlas.storage.session import REQUEST_LIMITS, Database, bind_database, create_database
 
 LOOK_SECONDS = 2.0
@@ -156,3 +161,98 @@ async def _open_database(
     finally:
         bind_database(None)
         await database.close()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSetup:
+    """What the server says of itself. `clock_ahead_seconds`: of the clock of this process."""
+
+    version: str
+    version_number: int
+    revision: str | None
+    latency_seconds: float
+    clock_ahead_seconds: float
+    is_read_only: bool
+    database_bytes: int
+    max_connections: int
+
+
+@dataclass(frozen=True, slots=True)
+class RolePrivileges:
+    """What the role of this process may do with our tables."""
+
+    role: str
+    can_write: bool
+    is_owner: bool
+
+
+async def server_setup(database: Database) -> ServerSetup:
+    """Read the version, the schema revision, the clock and the size of the database."""
+    with translated_faults():
+        async with database.engine.connect() as connection:
+            revision = await connection.run_sync(read_revision)
+            began, sent = time.perf_counter(), time.time()
+            moment = cast(extract("epoch", func.clock_timestamp()), Float)
+            names = ("server_version", "server_version_num", "transaction_read_only")
+            settings = [func.current_setting(name) for name in (*names, "max_connections")]
+            row = (await connection.execute(select(moment, database_size, *settings))).one()
+            latency = time.perf_counter() - began
+    return ServerSetup(
+        version=str(row[2]),
+        version_number=int(row[3]),
+        revision=revision,
+        latency_seconds=latency,
+        clock_ahead_seconds=float(row[0]) - (sent + latency / 2),
+        is_read_only=row[4] == "on",
+        database_bytes=int(row[1]),
+        max_connections=int(row[5]),
+    )
+
+
+async def role_privileges(database: Database) -> RolePrivileges:
+    """Whether the role may write to our tables, and whether it owns them, as migrations need."""
+    writing = [
+        func.has_table_privilege(JOBS.name, privilege)
+        for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE")
+    ]
+    owner = func.pg_get_userbyid(_owner_of_jobs())
+    statement = select(func.current_user(), func.pg_has_role(owner, "USAGE"), *writing)
+    with translated_faults():
+        async with database.engine.connect() as connection:
+            role, is_owner, *allowed = (await connection.execute(statement)).one()
+    return RolePrivileges(str(role), can_write=all(allowed), is_owner=bool(is_owner))
+
+
+def _owner_of_jobs() -> ColumnElement[int]:
+    relations = table("pg_class", column("oid"), column("relowner"))
+    return (
+        select(relations.c.relowner)
+        .where(relations.c.oid == cast(JOBS.name, REGCLASS))
+        .scalar_subquery()
+    )
+
+
+async def is_pooled(database: Database) -> bool:
+    """Whether transactions of one connection run on several of the server: a pooler does that.
+
+    The second connection takes what the first has left, so that a pooler must give it another.
+    """
+    with translated_faults():
+        async with database.engine.connect() as first, database.engine.connect() as second:
+            async with first.begin():
+                before = await _backend(first)
+            await _backend(second)
+            try:
+                async with asyncio.timeout(3.0):
+                    return await _backend(first) != before
+            except TimeoutError:
+                # The pooler has only one connection, which the second transaction holds.
+                await first.invalidate()
+                return True
+
+
+async def _backend(connection: AsyncConnection) -> int:
+    return int(await connection.scalar(select(func.pg_backend_pid())) or 0)
+
+
+database_size = func.pg_database_size(func.current_database())

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC
 
 from markupsafe import Markup, escape
+
+from siteatlas.catalog.publications import Period, PeriodChanges
 
 SPARK_WIDTH, SPARK_HEIGHT = 96, 24
 STRIP_BAR, STRIP_STEP, STRIP_HEIGHT = 5, 7, 24
@@ -187,3 +190,11 @@ def _svg(
     return Markup(
         '<svg class="{}" viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}"{}>{}</svg>'
     ).format(kind, width, height, escape(label), given, body)
+
+
+def change_bars_of(changes: Sequence[PeriodChanges], period: Period) -> list[PeriodBar]:
+    """Changes over time as the bars of a chart."""
+    form = "%H:%M" if period is Period.HOUR else "%-d %b"
+    return [
+        PeriodBar(f"{one.start.astimezone(UTC):{form}}", one.added, one.removed) for one in changes
+    ]

@@ -14,8 +14,7 @@ from siteatlas.catalog.problems import ProblemTotal
 from siteatlas.catalog.publications import ChangesOverTime
 from siteatlas.errors import ConflictError, InputError, NotFoundError, NotOwner
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.queue.metrics import DatabaseState
-from siteatlas.queue.views import QueueLoad
+from siteatlas.queue.metrics import DatabaseState, QueueLoad
 from siteatlas.settings import Settings
 from siteatlas.storage.session import AsyncSession, get_session
 

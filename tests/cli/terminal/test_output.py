@@ -18,6 +18,7 @@ from siteatlas.cli.terminal.output import (
     Column,
     ColumnKind,
     cell_text,
+    console_for,
     json_bytes,
     plain_table,
     print_message,
@@ -28,7 +29,7 @@ from siteatlas.cli.terminal.output import (
     write_json_lines,
     write_table,
 )
-from siteatlas.cli.terminal.tables import console_for, drawn_table, status_text, terminal_table
+from siteatlas.cli.terminal.tables import drawn_table, status_text, terminal_table
 from siteatlas.scanner.events import EntryColumns
 from siteatlas.text import printable
 

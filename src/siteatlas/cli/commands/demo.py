@@ -34,12 +34,13 @@ from siteatlas.cli.terminal.output import (
     ColumnKind,
     can_show_progress,
     cell_text,
+    console_for,
     counted,
     percent,
     print_message,
     write_table,
 )
-from siteatlas.cli.terminal.tables import console_for, drawn_table
+from siteatlas.cli.terminal.tables import drawn_table
 from siteatlas.demo.changing import JOURNAL, MARKET, ChangingSite, keep_changing
 from siteatlas.demo.server import DemoServer, DemoSite
 from siteatlas.demo.sites import PLANS, SLOW_PLAN, SitePlan

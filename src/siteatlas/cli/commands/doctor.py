@@ -1,7 +1,4 @@
-"""The checks of `siteatlas doctor`: each says whether something is right, and what to do if not.
-
-`doctor_database` has those of the database.
-"""
+"""`siteatlas doctor`: checks that each say whether something is right, and what to do if not."""
 
 from __future__ import annotations
 
@@ -49,18 +46,19 @@ from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.client import HttpClient, Politeness
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.gate import DnsResolver, configured_proxy
-from siteatlas.queue.metrics import (
-    RolePrivileges,
-    ServerSetup,
-    is_pooled,
-    role_privileges,
-    server_setup,
-)
-from siteatlas.queue.views import count_waiting, list_workers
+from siteatlas.queue.metrics import count_waiting
+from siteatlas.queue.views import list_workers
 from siteatlas.settings import Settings
 from siteatlas.storage.schema import check_revision
 from siteatlas.storage.session import Database, get_session
-from siteatlas.storage.startup import open_storage
+from siteatlas.storage.startup import (
+    RolePrivileges,
+    ServerSetup,
+    is_pooled,
+    open_storage,
+    role_privileges,
+    server_setup,
+)
 
 GIGABYTE = 10**9
 FREE_WARN, FREE_FAIL = 5 * GIGABYTE, GIGABYTE // 2

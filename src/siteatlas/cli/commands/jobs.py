@@ -40,6 +40,7 @@ from siteatlas.cli.terminal.output import (
     ColumnKind,
     ListFormat,
     cell_text,
+    console_for,
     counted,
     is_terminal,
     percent,
@@ -49,13 +50,7 @@ from siteatlas.cli.terminal.output import (
     write_table,
 )
 from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
-from siteatlas.cli.terminal.tables import (
-    ProgressLine,
-    console_for,
-    relative_time,
-    shorten_middle,
-    status_text,
-)
+from siteatlas.cli.terminal.tables import ProgressLine, relative_time, shorten_middle, status_text
 from siteatlas.errors import JobNotFound, error_classes
 from siteatlas.processor.processing import recount_site
 from siteatlas.queue.fence import ACTIVE_STATUSES

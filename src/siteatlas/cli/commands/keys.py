@@ -1,4 +1,7 @@
-"""`siteatlas keys`: access keys. Whoever can run it on this machine may do everything."""
+"""`siteatlas keys` and `siteatlas audit`: access keys, and what was done with them.
+
+Whoever can run a command on this machine may do everything.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`siteatlas scans`: the scans of a site, with the numbers that `siteatlas compare` takes."""
+"""`siteatlas scans` and `siteatlas problems`: the scans of a site, and what is wrong with it."""
 
 from __future__ import annotations
 

@@ -21,8 +21,9 @@ from siteatlas.cli.terminal.output import (
     write_table,
 )
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.queue.metrics import oldest_pending_at
 from siteatlas.queue.retention import Retention
-from siteatlas.queue.views import WorkerView, count_jobs_by_status, list_workers, oldest_pending_at
+from siteatlas.queue.views import WorkerView, count_jobs_by_status, list_workers
 from siteatlas.scheduler.sitemap_scheduler import TickReport, process_pending_sitemaps, prune
 from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus

@@ -1,4 +1,4 @@
-"""`siteatlas sitemaps`: the stored documents of a site."""
+"""`siteatlas sitemaps`, `sections` and `robots`: the documents of a site, and what they list."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The client connections of the service: their number, and which one to close for a new one.
+"""The client connections of the service: where it listens, how many it takes, which it closes.
 
-Knows nothing about HTTP; `http_protocol` reports which connections are waiting for their client.
+A connection that waits for its client is closed for a new one; one that is being served is not.
 """
 
 from __future__ import annotations

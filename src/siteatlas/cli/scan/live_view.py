@@ -22,8 +22,7 @@ from siteatlas.aio import background_task
 from siteatlas.cli.scan.output import describe
 from siteatlas.cli.scan.runner import ScanRun, ScanRunner
 from siteatlas.cli.terminal.context import current
-from siteatlas.cli.terminal.output import counted, is_terminal, print_message
-from siteatlas.cli.terminal.tables import console_for
+from siteatlas.cli.terminal.output import console_for, counted, is_terminal, print_message
 from siteatlas.scanner.report import ReportBuilder
 from siteatlas.text import printable
 

@@ -34,6 +34,7 @@ from siteatlas.cli.terminal.output import (
     Column,
     ColumnKind,
     cell_text,
+    console_for,
     counted,
     json_bytes,
     output_line,
@@ -41,7 +42,7 @@ from siteatlas.cli.terminal.output import (
     terminal_safe_json,
     url_lines,
 )
-from siteatlas.cli.terminal.tables import console_for, terminal_table
+from siteatlas.cli.terminal.tables import terminal_table
 from siteatlas.errors import InputError, OutputClosed, OutputFailed
 from siteatlas.scanner.events import EncodedEntries, EntriesRead, EntryColumns
 from siteatlas.scanner.options import any_of_patterns

@@ -1,4 +1,4 @@
-"""Formats problems for people: by code with its meaning, then the documents, then samples."""
+"""Changes and problems as lines for people: signs, details, and what a problem code means."""
 
 from __future__ import annotations
 

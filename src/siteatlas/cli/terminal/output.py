@@ -1,7 +1,7 @@
 """Writes results as tables, details, CSV, JSON and JSON lines.
 
 Data goes to stdout, messages go to stderr. Text from outside is escaped here, so that commands do
-not have to. What a terminal shows in colour or fitted to its width is drawn by `drawing.py`;
+not have to. What a terminal shows in colour or fitted to its width is drawn by `tables.py`;
 elsewhere tables are plain text with full values.
 """
 
@@ -21,8 +21,9 @@ from typing import TextIO
 from uuid import UUID
 
 import orjson
+from rich.console import Console
 
-from siteatlas.cli.terminal.context import current
+from siteatlas.cli.terminal.context import ColorChoice, current
 from siteatlas.errors import OutputClosed
 from siteatlas.logs import NOTICES, get_logger, stderr_is_json
 from siteatlas.text import (
@@ -291,3 +292,14 @@ def write_details(pairs: Iterable[tuple[str, object]]) -> None:
     shown = [(name, cell_text(value)) for name, value in pairs]
     width = max(len(name) for name, _ in shown)
     _write_text("".join(f"{name.ljust(width)}  {value}\n" for name, value in shown))
+
+
+def console_for(stream: TextIO) -> Console:
+    """A console on `stream` that honours the colour setting."""
+    match current().color:
+        case ColorChoice.ALWAYS:
+            return Console(file=stream, force_terminal=True, no_color=False, color_system="256")
+        case ColorChoice.NEVER:
+            return Console(file=stream, no_color=True, color_system=None)
+        case ColorChoice.AUTO:
+            return Console(file=stream)

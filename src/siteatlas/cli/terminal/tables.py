@@ -17,18 +17,17 @@ from urllib.parse import urlsplit
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from siteatlas.cli.terminal.context import ColorChoice, current
 from siteatlas.cli.terminal.output import (
     STATUS_STYLES,
     Column,
     ColumnKind,
     can_show_progress,
     cell_text,
+    console_for,
     is_terminal,
     print_message,
 )
@@ -197,17 +196,6 @@ def _narrowest(head: Column) -> int | None:
     if head.kind is ColumnKind.PROSE:
         return MIN_PROSE_WIDTH
     return MIN_TEXT_WIDTH if head.kind is ColumnKind.TEXT and not head.right else None
-
-
-def console_for(stream: TextIO) -> Console:
-    """A console on `stream` that honours the colour setting."""
-    match current().color:
-        case ColorChoice.ALWAYS:
-            return Console(file=stream, force_terminal=True, no_color=False, color_system="256")
-        case ColorChoice.NEVER:
-            return Console(file=stream, no_color=True, color_system=None)
-        case ColorChoice.AUTO:
-            return Console(file=stream)
 
 
 def terminal_width(stream: TextIO) -> int | None:

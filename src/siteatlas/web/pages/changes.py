@@ -13,8 +13,8 @@ from siteatlas.access.limits import READ
 from siteatlas.catalog.publications import MAX_SCANS, Period, list_publications, read_publication
 from siteatlas.storage.models import ChangeKind, FeedEventKind
 from siteatlas.storage.session import AsyncSession
+from siteatlas.web.charts import change_bars_of
 from siteatlas.web.context import Context, ReadSession
-from siteatlas.web.pages.overview import change_bars_of
 from siteatlas.web.templating import next_href, render
 
 ROWS = 50

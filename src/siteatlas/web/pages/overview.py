@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -16,11 +14,11 @@ from siteatlas.catalog.overview import (
     latest_scans_with_changes,
     totals,
 )
-from siteatlas.catalog.publications import Period, PeriodChanges
+from siteatlas.catalog.publications import Period
 from siteatlas.queue.views import list_jobs
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import AsyncSession
-from siteatlas.web.charts import PeriodBar
+from siteatlas.web.charts import change_bars_of
 from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.templating import render
 
@@ -69,14 +67,6 @@ async def show_overview(
 async def _fitting_range(session: AsyncSession) -> str:
     """The usual range, or on the first day of an installation one in which that day has a shape."""
     return USUAL_RANGE if await has_history(session) else FIRST_RANGE
-
-
-def change_bars_of(changes: Sequence[PeriodChanges], period: Period) -> list[PeriodBar]:
-    """Changes over time as the bars of a chart."""
-    form = "%H:%M" if period is Period.HOUR else "%-d %b"
-    return [
-        PeriodBar(f"{one.start.astimezone(UTC):{form}}", one.added, one.removed) for one in changes
-    ]
 
 
 async def _running(session: AsyncSession) -> list[object]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.catalog.urls import signed64, url_hash, url_hashes
+from siteatlas.catalog.urls import url_hash, url_hashes
+from siteatlas.hash_arrays import signed64
 from siteatlas.text import storable, unaltered
 
 URLS = [f"https://a.example/{n}" for n in range(200)]
