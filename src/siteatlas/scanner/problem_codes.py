@@ -8,7 +8,10 @@ The scanner counts problems by these codes, the command line and the API explain
 from __future__ import annotations
 
 from enum import Enum, StrEnum, auto
+from functools import cache
 from typing import Self
+
+from siteatlas.errors import error_classes
 
 
 class ProblemGroup(Enum):
@@ -58,7 +61,7 @@ class ProblemCode(StrEnum):
     BAD_URL = (
         "bad_url",
         ProblemGroup.LEFT_OUT,
-        "a URL whose scheme is not http or https, or that has no usable host",
+        "a URL that is not http or https, has no usable host, or is a placeholder",
     )
     ENTRY_MALFORMED = (
         "entry_malformed",
@@ -76,7 +79,8 @@ class ProblemCode(StrEnum):
         "relative_url",
         ProblemGroup.KEPT,
         (
-            "a relative URL, resolved against the URL of the sitemap; left out in a local file, "
+            "a relative URL, resolved against the URL of the sitemap, or one of its host without a "
+            "scheme, which gets that of the sitemap; left out in a local file, "
             "which has no URL, and in a text list unless it starts with a slash or a dot"
         ),
     )
@@ -113,7 +117,10 @@ class ProblemCode(StrEnum):
     DUPLICATE_URL = (
         "duplicate_url",
         ProblemGroup.KEPT,
-        "a URL that the same document has already listed",
+        (
+            "a URL that the same document has already listed; `siteatlas scan` and the library "
+            "count it each time, the service once"
+        ),
     )
     URL_LONG = ("url_long", ProblemGroup.KEPT, "a URL of 2,049 to 8,192 characters")
     EXTRAS_CUT = (
@@ -287,6 +294,11 @@ class ProblemCode(StrEnum):
         ProblemGroup.CANDIDATE,
         "an index lists it with a `lastmod` before the date from which the scan reads sitemaps",
     )
+    NOT_ASKED = (
+        "not_asked",
+        ProblemGroup.CANDIDATE,
+        "the scan ended before it requested the document",
+    )
     NOT_FETCHED = (
         "not_fetched",
         ProblemGroup.CANDIDATE,
@@ -307,3 +319,14 @@ _meanings = {
 def meaning_of_problem(code: str) -> str | None:
     """What the code of a problem means; None for one that this version does not know."""
     return _meanings.get(code)
+
+
+@cache
+def _all_meanings() -> dict[str, str]:
+    errors = {error.code: error().message for error in reversed(error_classes())}
+    return errors | {code.value: code.meaning for code in ProblemCode}
+
+
+def meaning_of(code: str) -> str | None:
+    """What the code of a problem, a candidate or an error means, in Markdown; None if unknown."""
+    return _all_meanings().get(code)

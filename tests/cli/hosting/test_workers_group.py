@@ -14,9 +14,10 @@ import pytest
 from siteatlas.cli.hosting.workers import WorkerGroup
 from siteatlas.logs import configure_logging
 
-# It ends well when it is asked to, as a worker does.
-OBEYS = "import signal, sys; signal.signal(15, lambda *_: sys.exit(0)); print(); signal.pause()"
-FAILS_WHEN_ASKED = OBEYS.replace("sys.exit(0)", "sys.exit(5)")
+# It ends well when it is asked to, as a worker does. A blocked signal is still there for sigwait; a
+# handler could run just before signal.pause, which would then wait for a second signal for ever.
+OBEYS = "import signal; signal.pthread_sigmask(0, {15}); print(); signal.sigwait({15})"
+FAILS_WHEN_ASKED = OBEYS + "; raise SystemExit(5)"
 
 
 async def start(program: str = OBEYS) -> Process:
@@ -61,6 +62,20 @@ async def test_in_json_the_end_of_a_worker_is_one_object(capfd):
 async def test_a_group_that_was_stopped_prints_nothing(capfd):
     group = WorkerGroup([await start(), await start()])
     group.stop()
+    group.stop()
+    assert await group.ended() == 0
+    assert capfd.readouterr().err == ""
+
+
+async def test_a_worker_that_was_drained_does_not_stop_the_others(capfd):
+    """One obeys, the other was still starting; a third has jobs until it is stopped."""
+    drained = OBEYS.replace("{15}", "{10}")
+    busy = OBEYS.replace("print()", "signal.signal(10, signal.SIG_IGN); print()")
+    workers = [await start(drained), await start(), await start(busy)]
+    group = WorkerGroup(workers)
+    group.drain()
+    await asyncio.gather(*(worker.wait() for worker in workers[:2]))
+    assert workers[2].returncode is None
     group.stop()
     assert await group.ended() == 0
     assert capfd.readouterr().err == ""

@@ -18,6 +18,7 @@ from siteatlas.scanner.discovery.robots import Rule, RuleSet, parse_robots
 from siteatlas.scanner.reading.decoding import Body
 from siteatlas.scanner.reading.entries import Tally
 from tests.fixtures.documents import ReadDocument, index_of, read, urlset
+from tests.fixtures.reading_paths import ANNOUNCING
 from tests.fixtures.timings import measured
 
 SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -77,7 +78,7 @@ def result_of(document: ReadDocument):
 def test_a_document_gives_the_same_wherever_it_is_split(content, cuts):
     whole = read(content)
     assert whole.error is None
-    assert result_of(read(split(content, cuts), min_chunk_bytes=0)) == result_of(whole)
+    assert result_of(read(split(content, cuts), block_bytes=0)) == result_of(whole)
 
 
 @pytest.mark.slow
@@ -87,7 +88,7 @@ def test_compression_changes_nothing(content, cuts, layers):
     wire = content
     for _ in range(layers):
         wire = gzip.compress(wire)
-    compressed = read(split(wire, cuts), min_chunk_bytes=0)
+    compressed = read(split(wire, cuts), block_bytes=0)
     assert result_of(compressed) == result_of(read(content))
     hashes = compressed.reader.content_hash(), read(content).reader.content_hash()
     assert hashes[0].content == hashes[1].content
@@ -156,7 +157,7 @@ def visible_text(content: bytes) -> str:
 def test_a_broken_document_never_hangs_never_crashes_and_invents_no_url(content, changes, cuts):
     broken = flipped(content, changes)
     started = time.perf_counter()
-    document = read(split(broken, cuts), min_chunk_bytes=0)
+    document = read(split(broken, cuts), block_bytes=0)
     measured(time.perf_counter() - started, 2)
     text = visible_text(broken)
     found = document.urls + [child.url for child in document.children]
@@ -169,9 +170,61 @@ def test_a_broken_document_never_hangs_never_crashes_and_invents_no_url(content,
 def test_a_broken_document_gives_the_same_urls_in_drops(content, changes):
     head, tag, body = content.partition(b'/0.9">')
     broken = head + tag + flipped(body, changes)
-    whole, drops = read(broken), read(split(broken, list(range(0, 4000, 7))), min_chunk_bytes=0)
+    whole, drops = read(broken), read(split(broken, list(range(0, 4000, 7))), block_bytes=0)
     assert drops.urls == whole.urls
     assert drops.reader.type == whole.reader.type
+
+
+MARKUP = [b"<", b">", b"<url>", b"</url>", b"<url/>", b"</loc>", b"</urlset>", b"]]>", b"<!--"]
+MARKUP += [b"<![CDATA[", b"<image:image alt='it's'/>", b"<url><loc>https://a.example/n</loc></url>"]
+
+
+@st.composite
+def malformed_document(draw):
+    """A document with something wrong in it, of up to some hundred kilobytes."""
+    image = IMAGE.replace("<image:loc>", '<image:loc alt="1">')
+    link = '<xhtml:link rel="alternate" hreflang="en" href="https://a.example/en"/>'
+    mores = draw(st.lists(st.sampled_from(["", image, link, "<!-- </url> -->"]), min_size=1))
+    count = draw(st.sampled_from([3, 40, 1500]))
+    entries = [
+        f"<url><loc>https://a.example/{number}</loc>{mores[number % len(mores)]}</url>"
+        for number in range(count)
+    ]
+    data = f"{ANNOUNCING}{''.join(entries)}</urlset>".encode()
+    for _ in range(draw(st.integers(1, 3))):
+        kind = draw(st.sampled_from(["quote", "truncate", "insert", "swap", "remove", "flip"]))
+        place = draw(st.integers(0, len(data) - 1)) if data else 0
+        if kind == "quote":
+            place = data.find(b'"', place) + draw(st.integers(0, 1))
+            added = draw(st.sampled_from([b"", b'"', b"'"]))
+            data = data[:place] + added + data[place + (not added) :]
+        elif kind == "truncate":
+            data = data[:place]
+        elif kind == "insert":
+            data = data[:place] + draw(st.sampled_from(MARKUP)) + data[place:]
+        elif kind == "swap":
+            before, first, after = data[place:].partition(b"</loc>")
+            inner, second, rest = after.partition(b"</url>")
+            data = data[:place] + before + second + inner + first + rest
+        elif kind == "remove":
+            data = data[:place] + data[place + draw(st.integers(1, 40)) :]
+        else:
+            data = bytes(
+                byte ^ (1 << place % 8 if at == place else 0) for at, byte in enumerate(data)
+            )
+    return data
+
+
+@pytest.mark.slow
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(malformed_document(), st.one_of(st.integers(1, 200), st.integers(200, 100_000)))
+def test_a_malformed_document_gives_the_same_in_chunks_of_any_size(content, size):
+    size = max(size, len(content) // 2000)
+    chunks = [content[at : at + size] for at in range(0, len(content), size)]
+    whole = read(content)
+    assert result_of(read(chunks)) == result_of(whole)
+    # Without blocks too, but for the problems behind the place where a document is refused.
+    assert result_of(read(chunks, block_bytes=0))[:3] == result_of(whole)[:3]
 
 
 ROBOTS_LINE = st.one_of(

@@ -54,6 +54,12 @@ def test_keeps(url):
         ("/path", "relative_url"),
         ("www.a.example/path", "relative_url"),
         ("//a.example/path", "relative_url"),
+        ("undefined/x", "relative_url"),
+        ("{{site.url}}/x", "bad_url"),
+        ("${base}/x", "bad_url"),
+        ("%7B%7Bsite.url%7D%7D/x", "bad_url"),
+        ("http//www.a.example/x", "bad_url"),
+        ("#top", "bad_url"),
     ],
 )
 def test_skips_with_a_reason(url, fault):
@@ -67,6 +73,9 @@ def test_skips_with_a_reason(url, fault):
         "http://.xn--…/",
         "http://example.com&><'\"/",
         "http://a..b/",
+        "http://-/",
+        "https://https://example.com/a",
+        "https://http/a",
         "http://[::1/",
         "http://:80/x",
         "http://%zz/",
@@ -103,6 +112,11 @@ def test_a_plain_url_is_kept_if_its_host_is_valid(url):
         ("../ü x", "https://w.example/%C3%BC%20x"),
         ("?page=2", "https://w.example/shop/s.xml?page=2"),
         ("//b.example/c", "https://b.example/c"),
+        ("w.example/page", "https://w.example/page"),
+        ("www.W.example/page?a", "https://www.w.example/page?a"),
+        ("w.example", "https://w.example/"),
+        ("b.example/page", "https://w.example/shop/b.example/page"),
+        ("w.example.html", "https://w.example/shop/w.example.html"),
     ],
 )
 def test_a_relative_url_is_resolved_against_the_document(loc, url):

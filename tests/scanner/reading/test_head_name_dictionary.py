@@ -146,7 +146,7 @@ def test_documents_that_are_read_by_turns_keep_to_their_dictionaries():
         for kind in FORMATS
         for number in range(5)
     }
-    readers = {key: DocumentReader(min_chunk_bytes=1) for key in contents}
+    readers = {key: DocumentReader(block_bytes=1) for key in contents}
     found: dict[tuple[str, int], int] = dict.fromkeys(contents, 0)
     for start in range(0, max(map(len, contents.values())), 500):
         for key, reader in readers.items():

@@ -73,7 +73,7 @@ def test_the_entries_of_a_list_of_documents_are_its_children(capability, end):
 def test_the_capability_may_stand_behind_links_and_comments(before, chunk_bytes):
     content = document("changelist", before=before)
     chunks = [content[at : at + chunk_bytes] for at in range(0, len(content), chunk_bytes)]
-    found = read(chunks, min_chunk_bytes=0)
+    found = read(chunks, block_bytes=0)
     assert (found.reader.is_window, found.urls) == (True, ["https://a.example/1"])
 
 

@@ -58,7 +58,7 @@ HOSTILE = {
         "extras_cut",
     ),
     "salvaged child": (
-        INDEX + b"<sitemap x></sitemap><sitemap>" + b"<loc>a</loc>" * 10_000 + b"</sitemap>",
+        INDEX + b"<sitemap><x></sitemap><sitemap x>" + b"<loc>a</loc>" * 10_000 + b"</sitemap>",
         "several_locs",
     ),
 }

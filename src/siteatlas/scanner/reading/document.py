@@ -23,7 +23,14 @@ from siteatlas.errors import (
 from siteatlas.scanner.events import SitemapType
 from siteatlas.scanner.options import KnownEntries
 from siteatlas.scanner.problem_codes import ProblemCode
-from siteatlas.scanner.reading.decoding import Body, BodyLimits, ContentHash, TextDecoder, WireHash
+from siteatlas.scanner.reading.decoding import (
+    CHUNK_BYTES,
+    Body,
+    BodyLimits,
+    ContentHash,
+    TextDecoder,
+    WireHash,
+)
 from siteatlas.scanner.reading.entries import ReadResult, Tally
 from siteatlas.scanner.reading.head import WINDOWS
 
@@ -45,10 +52,11 @@ class DocumentReader:
     `feed` and `close` yield at least once per chunk of at most 64 KiB, more often if it takes long,
     so that the caller can yield to the event loop, and raise a ScanError when the document cannot
     be read further; results already yielded remain valid. `base_url` is the address of the
-    document: relative pages are resolved against it, or skipped if it is not known. Smaller chunks
-    are buffered up to `min_chunk_bytes`, because each one has a fixed cost. `with_digests`: entries
-    have digests if possible, and those of `known_entries`, which may be set before the first chunk,
-    are recognized instead of read.
+    document: relative pages are resolved against it, or skipped if it is not known. Bytes are read
+    in blocks of `block_bytes`, or as they come if it is 0: how they arrive must not change what is
+    read, and each block has a fixed cost. `with_digests`: entries have digests if possible, and
+    those of `known_entries`, which may be set before the first chunk, are recognized instead of
+    read.
     """
 
     def __init__(
@@ -59,7 +67,7 @@ class DocumentReader:
         base_url: str | None = None,
         limits: BodyLimits | None = None,
         max_entries: int = 250_000,
-        min_chunk_bytes: int = 4096,
+        block_bytes: int = CHUNK_BYTES,
         with_digests: bool = False,
     ) -> None:
         self.tally = Tally()
@@ -70,7 +78,7 @@ class DocumentReader:
         self.child_count = 0
         self._base_url = base_url
         self._max_entries = max_entries
-        self._min_chunk_bytes = min_chunk_bytes
+        self._block_bytes = block_bytes
         self._buffered = b""
         self._body = Body(content_encoding, self.tally, limits)
         self._decoder = TextDecoder(charset, self.tally)
@@ -144,11 +152,18 @@ class DocumentReader:
     def _decode_chunk(self, chunk: bytes, *, final: bool = False) -> Iterator[ReadResult]:
         self._hash.update(chunk)
         chunk, self._buffered = self._buffered + chunk, b""
-        if len(chunk) < self._min_chunk_bytes and not final:
-            self._buffered = chunk
+        size = self._block_bytes or len(chunk) or 1
+        cut = len(chunk) if final else len(chunk) // size * size
+        chunk, self._buffered = chunk[:cut], chunk[cut:]
+        for start in range(0, cut, size):
+            yield from self._decode_block(chunk[start : start + size])
+        if final:
+            yield from self._decode_block(b"", final=True)
+        elif not cut:
             yield ReadResult()
-            return
-        for text, is_last in self._decoder.decode_parts(chunk, final=final):
+
+    def _decode_block(self, block: bytes, *, final: bool = False) -> Iterator[ReadResult]:
+        for text, is_last in self._decoder.decode_parts(block, final=final):
             yield from self._feed_format(text, final=final and is_last)
 
     def _feed_format(self, text: str, *, final: bool) -> Iterator[ReadResult]:

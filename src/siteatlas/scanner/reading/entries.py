@@ -20,7 +20,7 @@ from itertools import compress
 from typing import Any, Generic, TypeVar
 
 from siteatlas.errors import ScanError
-from siteatlas.net.address import is_valid_authority, resolve_url
+from siteatlas.net.address import bare_host, is_valid_authority, resolve_url
 from siteatlas.scanner.events import (
     ChildLink,
     EncodedEntries,
@@ -220,12 +220,19 @@ def _resolve(urls: list[str], faults: list[ProblemCode | None], base: str, tally
     relative = ProblemCode.RELATIVE_URL
     for index, fault in enumerate(faults):
         if fault is relative:
-            url = resolve_url(urls[index], base)
+            url = resolve_url(with_scheme(urls[index], base), base)
             if url is None:
                 faults[index] = ProblemCode.BAD_URL
             else:
                 tally.note(relative, url=url, value=urls[index], place=index)
                 urls[index], faults[index] = url, fault_of_url(url)
+
+
+def with_scheme(url: str, base: str | None) -> str:
+    """A URL, with the scheme of the base if it begins with the host of that instead of its own."""
+    scheme, _, rest = (base or "").partition("://")
+    hosts = (bare_host(re.split("[/?#]", text, maxsplit=1)[0].lower()) for text in (url, rest))
+    return f"{scheme}://{url}" if rest and len(set(hosts)) == 1 else url
 
 
 def _read_columns(
@@ -275,6 +282,8 @@ _is_accepted = re.compile(
 _has_bad_unicode = re.compile(f"[{REPLACEMENT}{SURROGATES}]").search
 _has_control = re.compile(f"[{CONTROLS}]").search
 _has_scheme = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
+# What is left of a template, of a scheme or of a link within a page.
+_is_no_address = re.compile(r"[#{\[<]|\$\{|%7B%7B|https?[;,]?//", re.IGNORECASE).match
 _has_credentials = re.compile(r"https?://[^/?#\\]*@", re.IGNORECASE).match
 _match_origin = re.compile(r"https?://([^/?#\\]*)", re.IGNORECASE).match
 
@@ -293,7 +302,8 @@ def fault_of_url(url: str) -> ProblemCode | None:
         return ProblemCode.BAD_UNICODE
     if _has_credentials(url):
         return ProblemCode.CREDENTIALS
-    return ProblemCode.BAD_URL if _has_scheme(url) else ProblemCode.RELATIVE_URL
+    is_bad = _has_scheme(url) or _is_no_address(url)
+    return ProblemCode.BAD_URL if is_bad else ProblemCode.RELATIVE_URL
 
 
 def _has_valid_host(url: str) -> bool:

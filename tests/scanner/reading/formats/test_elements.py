@@ -61,6 +61,6 @@ def test_an_element_of_another_namespace_inside_an_entry_is_not_an_entry(kind: s
     entries = [f"<{name.entry}>{link}{inner}</{name.entry}>" for link in links]
     text = name.start + "".join(entries) + name.end
     for cut in range(len(name.start), len(name.start) + 2 * len(entries[0])):
-        document = read([text[:cut].encode(), text[cut:].encode()], min_chunk_bytes=0)
+        document = read([text[:cut].encode(), text[cut:].encode()], block_bytes=0)
         found = [child.url for child in document.children] if kind == "index" else document.urls
         assert (found, document.problems, document.error_code) == (URLS, {}, None)

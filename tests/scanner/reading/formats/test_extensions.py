@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.fixtures.documents import NAMESPACE, read, urlset
@@ -196,3 +198,34 @@ def test_too_many_and_too_long_values_are_cut_and_counted():
     assert len(extras["images"]) == 1000
     assert len(extras["videos"][0]["description"]) == 4096
     assert document.problems["extras_cut"] == 2
+
+
+@pytest.mark.parametrize("start", ["<url>", "<url id='1'>"], ids=["fast", "strict"])
+@pytest.mark.parametrize("size", [997, 1 << 20])
+def test_the_keys_of_extras_are_in_order_however_a_document_is_read(start, size):
+    image = "<image:title>T</image:title><image:loc>https://i.example/1</image:loc>"
+    news = (
+        "<news:news><news:title>T</news:title><news:publication><news:name>N</news:name>"
+        "<news:language>en</news:language></news:publication></news:news>"
+    )
+    player = "<video:player_loc autoplay='1' allow_embed='yes'>p</video:player_loc>"
+    parts = [
+        news,
+        f"<image:image>{image}<image:caption>C</image:caption></image:image>",
+        f"<image:image>{image}</image:image>",
+        f"<video:video><video:title>T</video:title>{player}</video:video>",
+        (
+            '<PageMap><DataObject type="t" id="i"><Attribute name="b">1</Attribute>'
+            '<Attribute name="a">2</Attribute></DataObject></PageMap>'
+        ),
+    ]
+    for kinds in (3, 5):
+        entries = "".join(
+            f"{start}<loc>{ONE}/{number}</loc>{parts[number % kinds]}{parts[1]}</url>"
+            for number in range(100)
+        )
+        content = urlset(entries, attributes=DECLARED)
+        chunks = [content[at : at + size] for at in range(0, len(content), size)]
+        extras = read(chunks, block_bytes=0).columns.extras
+        assert len(extras) == 100
+        assert json.dumps(extras) == json.dumps(extras, sort_keys=True)

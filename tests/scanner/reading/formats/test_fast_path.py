@@ -95,7 +95,7 @@ def test_the_address_of_an_image_is_never_salvaged_as_a_page():
     found, problems, *_ = columns_of(text, [], fast=False, root=ANNOUNCING)
     assert problems.get("entry_salvaged", 0) <= 1
     assert found.urls == ["https://a.example/0", "https://a.example/page"]
-    torn = f"<url></broken><url>{picture}<loc>https://a.example/page</loc></url>"
+    torn = f"<url>{picture}<loc>https://a.example/page</loc></broken></url>"
     found, problems, *_ = columns_of(torn, [], fast=False, root=ANNOUNCING)
     assert (found.urls, problems["entry_salvaged"]) == (["https://a.example/page"], 1)
 

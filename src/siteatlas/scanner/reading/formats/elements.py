@@ -19,7 +19,7 @@ from siteatlas.errors import ScanError, Truncated, XmlLimits, XmlMalformed
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import Tally
 from siteatlas.scanner.reading.head import NameDictionary
-from siteatlas.scanner.reading.repair import split_text
+from siteatlas.scanner.reading.repair import CDATA_START, split_text
 
 # Checking all of the text would take a quarter more CPU than reading it does. On average half of
 # this is skipped between two checks, at most all of it; which part is not predictable.
@@ -95,6 +95,13 @@ _find_too_many_attributes = re.compile(
 _find_long_tag = re.compile(rf"<[^<]{{{5 * MAX_ATTRIBUTES}}}").search
 # The error of libxml2 for a tag whose prefix has no namespace.
 UNDECLARED_PREFIX = 201
+USUAL_ELEMENT_CHARS = 64 * 1024
+# A tag in which another begins. The parser waits for the end of such a tag, if need be for ever.
+_find_sections_and_broken_tags = re.compile(
+    r"""<(?:!--.*?(?:-->|\Z)|!\[CDATA\[.*?(?:\]\]>|\Z)|\?.*?(?:\?>|\Z)"""
+    r"""|(?![!?])[^<>"']*+(?:"[^"<]*+"[^<>"']*+|'[^'<]*+'[^<>"']*+)*(?:"[^"<]*+|'[^'<]*+|)(<))""",
+    re.DOTALL,
+).finditer
 # What is cached stays, so that long texts of one document would take the memory of all.
 MAX_CACHED_ROOT_CHARS, MAX_CACHED_TAG_CHARS = 4096, 200
 
@@ -107,18 +114,25 @@ class ElementStream:
         self._entry_names = frozenset(names)
         self._entry_tags = _tag_patterns(*names)
         self._tags = _tag_patterns(*names, name_of_root(root_tag).rpartition(":")[2])
-        self._root_tag: str | None = root_tag
+        self._usual_name = ""
+        self._find_starts = re.compile(rf"<(?:[\w.-]+:)?(?:{'|'.join(names)})[\s>]").findall
+        self._root_tag = root_tag
+        self._has_begun = False
         self._names = NameLimit()
         self._dictionary = NameDictionary()
         self.root_closed = False
         self._parsing_ended = False
-        self._bytes_since_element = 0
+        # The text from the end of an element on, and how many elements were returned from it.
+        self._recent = ""
+        self._returned = 0
+        self._checked_chars = USUAL_ELEMENT_CHARS
         self._last: etree._Element | None = None
+        self._problem: ProblemCode | None = None
         self.error: ScanError | None = None
 
     def read(self, text: str, *, final: bool = False) -> list[etree._Element]:
         """The elements that this text completes; valid only until `forget` or the next call."""
-        text = self._checked(text)
+        self._check(text)
         return self._read_checked(text, final=final)
 
     def read_parts(self, text: str, *, final: bool = False) -> Iterator[list[etree._Element]]:
@@ -127,36 +141,47 @@ class ElementStream:
         Of an entry with very many elements only the first are kept, which counts as a problem. One
         with very many children ends parsing: its address may be any of them.
         """
-        text = self._checked(text)
+        self._check(text)
         for part, is_last in split_text(text, "<"):
             # No variable: it would keep the elements from being freed by `forget`.
             yield self._limit_size(self._read_checked(part, final=final and is_last))
-            if self.error is not None:
-                return
 
-    def _checked(self, text: str) -> str:
-        """The text to parse, after the root tag if it is the first; ends parsing at an extreme tag.
+    def take_rest(self) -> str:
+        """The text behind the last element that was returned, as far as it was not taken before."""
+        self._forget_read_text(exactly=True)
+        rest, self._recent = self._recent, ""
+        return rest
+
+    def _check(self, text: str) -> None:
+        """End parsing at an extreme tag.
 
         The text is checked before it is split, because names are counted only in a sample of texts.
         """
-        if self._root_tag is not None:
-            text, self._root_tag = self._root_tag + text, None
+        if not self._has_begun:
+            text = self._root_tag + text
         if self._may_go_on and (has_extreme_tag(text) or not self._names.allows(text)):
             self._parsing_ended, self.error = True, None if self.root_closed else XmlLimits()
-        return text
 
     @property
     def _may_go_on(self) -> bool:
         return self.error is None and not self._parsing_ended
 
     def _read_checked(self, text: str, *, final: bool) -> list[etree._Element]:
+        self._recent += text
         if not self._may_go_on:
             return []
+        data = text.encode()
+        if not self._has_begun:
+            data, self._has_begun = self._root_tag.encode() + data, True
         with self._dictionary:
-            if not self.root_closed:
-                return self._parse(text.encode(), final=final)
-            self._parsing_ended = self._feed(text.encode(), final=final) is not None
-            return []
+            if self.root_closed:
+                elements, self._parsing_ended = [], self._feed(data, final=final) is not None
+            else:
+                elements = self._parse(data, final=final)
+        if self._problem is not None:
+            self._tally.note(self._problem)
+            self._problem = None
+        return elements
 
     def forget(self) -> None:
         """Free the elements that were read; no reference to one may be kept.
@@ -170,13 +195,65 @@ class ElementStream:
         self._forget_last()
         failure = self._feed(data, final=final)
         elements, nested = self._finished()
-        failure = XmlMalformed() if nested else failure
+        self._returned += len(elements)
+        if elements:
+            prefix, tag = elements[-1].prefix, elements[-1].tag.rpartition("}")[2]
+            self._usual_name = f"{prefix}:{tag}" if prefix else tag
+            if not (failure or nested or self.root_closed):
+                self._forget_read_text()
+        failure = failure or self._error_of_size()
+        if nested:
+            self._problem, self.root_closed = None, False
+        is_broken = isinstance(failure, Truncated | XmlLimits) and _has_broken_tag(self._recent)
+        # Elements without ends are nested too deep.
+        is_deep = isinstance(failure, XmlLimits) and len(self._find_starts(self._recent)) > 64
+        if nested or is_broken or is_deep:
+            failure = XmlMalformed()
         self._parsing_ended = failure is not None
-        self._bytes_since_element = 0 if elements else self._bytes_since_element + len(data)
         if not self.root_closed:
-            too_much = self._bytes_since_element > 1024 * 1024
-            self.error = failure or (XmlLimits() if too_much else None)
+            self.error = failure
         return elements
+
+    def _forget_read_text(self, *, exactly: bool = False) -> None:
+        """Drop the text of the elements that were returned, where it is easily told or long."""
+        if not self._returned:
+            return
+        tag = f"</{self._usual_name}>"
+        end = self._recent.rfind(tag) + len(tag)
+        starts, ends = self._recent.count(f"<{self._usual_name}", 0, end), self._recent.count(tag)
+        if exactly or not starts == ends == self._returned:
+            if not exactly and len(self._recent) <= USUAL_ELEMENT_CHARS:
+                return
+            with NameDictionary():
+                end = self._end_of_returned()
+        self._recent, self._returned = self._recent[end:], 0
+        self._checked_chars = USUAL_ELEMENT_CHARS
+
+    def _end_of_returned(self) -> int:
+        """Where the last element ends that was returned from the recent text: it is read again."""
+        parser, start = self._new_parser(), 0
+        parser.feed(self._root_tag.encode())
+        for end in re.finditer(">", self._recent):
+            try:
+                parser.feed(self._recent[start : end.end()].encode())
+            except etree.XMLSyntaxError:  # the end of an element around those of this text
+                parser = self._new_parser()
+                parser.feed(self._root_tag.encode())
+            start = end.end()
+            events: Iterable[tuple[str, Any]] = parser.read_events()
+            self._returned -= sum(not self._is_part(element) for _, element in events)
+            if self._returned <= 0:
+                break
+        return start
+
+    def _error_of_size(self) -> ScanError | None:
+        size = len(self._recent)
+        if size > 1024 * 1024:
+            return XmlLimits()
+        if size > self._checked_chars:
+            self._checked_chars *= 2
+            return XmlMalformed() if _has_broken_tag(self._recent) else None
+        return None
 
     def _limit_size(self, entries: list[etree._Element]) -> list[etree._Element]:
         """Drop what the children of the first entry of a part contain behind its first elements.
@@ -197,6 +274,9 @@ class ElementStream:
 
     @cached_property
     def _parser(self) -> etree.XMLPullParser:
+        return self._new_parser()
+
+    def _new_parser(self) -> etree.XMLPullParser:
         return etree.XMLPullParser(
             events=("end",),
             tag=self._tags,
@@ -231,9 +311,9 @@ class ElementStream:
         if code == 2:  # out of memory, also for a dictionary that is full
             raise MemoryError
         if code == 5:  # content after the end
-            self._tally.note(ProblemCode.CONTENT_AFTER_END)
+            self._problem = ProblemCode.CONTENT_AFTER_END
         elif code == UNDECLARED_PREFIX:
-            self._tally.note(ProblemCode.NAMESPACE)
+            self._problem = ProblemCode.NAMESPACE
         # A name that is too long, or a resource limit.
         return XmlLimits() if code in (110, 114) else XmlMalformed()
 
@@ -244,12 +324,15 @@ class ElementStream:
         if elements and elements[-1].getparent() is None:
             self.root_closed = True
             elements.pop()
-        # One look for a chunk in which all elements have the same tag, as usual.
-        if elements and (len({one.tag for one in elements}) > 1 or self._is_part(elements[-1])):
+        # One look for a chunk in which all elements have the same tag and parent, as usual.
+        parents = set(map(etree._Element.getparent, elements))  # noqa: SLF001
+        is_usual = len({one.tag for one in elements}) == len(parents) == 1
+        is_usual = is_usual and CDATA_START not in self._recent
+        whole = elements
+        if elements and not (is_usual and self._is_entry(elements[-1])):
             elements = [element for element in elements if not self._is_part(element)]
-        nested = bool(elements) and _is_nested(elements[-1])
-        if nested:
-            elements = list(takewhile(lambda element: not _is_nested(element), elements))
+            whole = list(takewhile(self._is_entry, elements))
+        nested, elements = len(whole) < len(elements), whole
         self._last = elements[-1] if elements else None
         return elements, nested
 
@@ -260,6 +343,14 @@ class ElementStream:
         space = _namespace(element.tag)
         around = element.iterancestors(*self._entry_tags)
         return any(_namespace(entry.tag) != space for entry in around)
+
+    def _is_entry(self, element: etree._Element) -> bool:
+        """Whether an element is neither part of an entry, inside one, nor several in one."""
+        if self._is_part(element) or any(True for _ in element.iterancestors(*self._entry_tags)):
+            return False
+        # What stands between the start of a CDATA section without an end and the end of the next.
+        locs = (child.text for child in element if local_name(child.tag) == "loc")
+        return not any(CDATA_START in (text or "") for text in locs)
 
     def _forget_last(self) -> None:
         """Free all before the last finished element, on every level; the parser still holds it."""
@@ -320,8 +411,8 @@ def _has_too_many_attributes(text: str) -> bool:
     )
 
 
-def _is_nested(element: etree._Element) -> bool:
-    return any(True for _ in element.iterancestors(element.tag))
+def _has_broken_tag(text: str) -> bool:
+    return any(match[1] for match in _find_sections_and_broken_tags(text))
 
 
 def _drop_after(node: etree._Element, entry: etree._Element) -> None:

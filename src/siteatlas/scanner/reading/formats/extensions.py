@@ -73,11 +73,11 @@ def _read_pagemap(element: etree._Element, extras: Extras, tally: Tally) -> None
         if local_name(data.tag) == "dataobject":
             item: Extras = {
                 name: _truncate(value, tally)
-                for name in ("type", "id")
+                for name in ("id", "type")
                 if (value := data.get(name))
             }
             item["attributes"] = _pagemap_attributes(data, tally)
-            _append_item(extras, "pagemap", item, tally)
+            _append_item(extras, "pagemap", in_order(item), tally)
 
 
 def _pagemap_attributes(data: etree._Element, tally: Tally) -> Extras:
@@ -87,7 +87,7 @@ def _pagemap_attributes(data: etree._Element, tally: Tally) -> Extras:
         if local_name(child.tag) == "attribute" and name:
             value = child.get("value") or text_of(child).strip(WHITE_SPACE)
             _append_item(attributes, _truncate(name, tally), _truncate(value, tally), tally)
-    return attributes
+    return in_order(attributes)
 
 
 def _read_resource(element: etree._Element, extras: Extras, tally: Tally) -> None:
@@ -143,7 +143,7 @@ def _fields(element: etree._Element, tally: Tally, depth: int = 1) -> Extras:
     if repeated is not None:
         for name, children in repeated.items():
             _add_repeated(fields, name, children, tally, depth)
-    return fields
+    return in_order(fields)
 
 
 def _add_repeated(
@@ -169,6 +169,11 @@ def _element_value(child: etree._Element, tally: Tally, depth: int) -> Extras | 
         return _fields(child, tally, depth + 1)
     tally.note(ProblemCode.EXTRAS_CUT)
     return ""
+
+
+def in_order(values: Extras) -> Extras:
+    """The same with its keys in order, which must not depend on how a document is read."""
+    return dict(sorted(values.items())) if len(values) > 1 else values
 
 
 def _append_item(extras: Extras, key: str, value: Any, tally: Tally) -> None:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import compress, groupby, islice
+from itertools import compress, groupby, islice, takewhile
 from typing import Any, NamedTuple
 
 from siteatlas.scanner.reading.entries import (
@@ -23,7 +23,7 @@ from siteatlas.scanner.reading.entries import (
     Extras,
 )
 from siteatlas.scanner.reading.formats.elements import has_extreme_tag
-from siteatlas.scanner.reading.formats.extensions import MAX_VALUE_CHARS, REPEATED_FIELDS
+from siteatlas.scanner.reading.formats.extensions import MAX_VALUE_CHARS, REPEATED_FIELDS, in_order
 from siteatlas.scanner.reading.formats.salvage import decode
 
 BETWEEN = "\x00"
@@ -581,7 +581,8 @@ def _read_children(raw: str) -> Extras | None:
     if len(dict(pairs)) != len(pairs):
         return None
     values = clean([value for _, value in pairs])
-    return {name: value for (name, _), value in zip(pairs, values, strict=True) if value}
+    found = {name: value for (name, _), value in zip(pairs, values, strict=True) if value}
+    return in_order(found)
 
 
 _cached_children = lru_cache(maxsize=256)(_read_children)
@@ -865,14 +866,14 @@ def clean(values: list[str], *, escaped: bool = True) -> list[str]:
 
 
 def rows_of(table: Mapping[str, Sequence[Any]]) -> list[Extras]:
-    """A dictionary for each row of the columns, without values that are absent or empty."""
-    full = {name: column for name, column in table.items() if all(column)}
+    """A dictionary for each row of the columns, in order, without values absent or empty."""
+    table = in_order(dict(table))
+    full = dict(takewhile(lambda named: all(named[1]), table.items()))
     rows = _full_rows(tuple(full), tuple(full.values()), len(next(iter(table.values()))))
-    for name, column in table.items():
-        if name not in full:
-            for row, value in zip(rows, column, strict=True):
-                if value:
-                    row[name] = value
+    for name, column in islice(table.items(), len(full), None):
+        for row, value in zip(rows, column, strict=True):
+            if value:
+                row[name] = value
     return rows
 
 

@@ -48,6 +48,8 @@ class Feed:
                 rows = [_read_item(element) for element in elements]
                 del elements
                 self._elements.forget()
+                if self._elements.root_closed:
+                    self._elements.take_rest()
                 raw = RawEntries([link for link, _ in rows], [date for _, date in rows])
                 columns = build_columns(raw, self._tally, self._base)
                 yield ReadResult(columns, error=self._elements.error)

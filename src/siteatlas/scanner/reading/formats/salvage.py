@@ -10,12 +10,13 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice, pairwise
-from typing import NamedTuple
 
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import MAX_URL_CHARS, WHITE_SPACE, Tally
 
 UNFINISHED_CHARS = 256 * 1024
+# So far the next entry is looked for, with which parsing goes on.
+MAX_BROKEN_CHARS = 64 * 1024
 # The children that one entry of an index may have, all of which are read in one step.
 MAX_LOCS = 1000
 
@@ -27,8 +28,7 @@ CDATA_START, CDATA_END = "<![CDATA[", "]]>"
 # Repairs leave no reference that is longer than `&#1114111;`.
 MAX_ENCODED_URL_CHARS = 10 * MAX_URL_CHARS
 MAX_DIGITS = 12
-ENTRY_WITH_LOC = re.compile(rf"<({PREFIX})(?:url|sitemap)>\s*<{PREFIX}loc>", re.IGNORECASE)
-MAX_PREFIXES, MAX_ENTRIES_SEARCHED = 8, 1000
+MAX_SECTION_CHARS = 16 * 1024
 _find_section = re.compile(r"<!(?:--|\[CDATA\[)").search
 _find_loc_tag = re.compile(rf"</?{PREFIX}loc(?=[\s/>])", re.IGNORECASE).search
 ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
@@ -44,6 +44,9 @@ FIELDS = tuple(
 _find_deleted = re.compile(
     rf"""<{PREFIX}md\s(?:[^<>]*\s)?change\s*=\s*["']\s*deleted\s*["']""", re.IGNORECASE
 ).search
+_match_bare_address = re.compile(
+    rf"<[^<>]*>\s*(https?://[^<\s]+)\s*</{PREFIX}(?:url|sitemap)\s*>", re.IGNORECASE
+).match
 _replace_references = re.compile(r"&(?:#(x?)([0-9a-fA-F]+)|(amp|lt|gt|quot|apos));").sub
 PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
@@ -51,26 +54,22 @@ PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 Entry = tuple[str, ...]
 
 
-class _EntryTags(NamedTuple):
-    """The patterns for the start and the end of an entry; an empty tag is an end too."""
-
-    start: re.Pattern[str]
-    end: re.Pattern[str]
-
-
 @lru_cache(maxsize=64)
-def _entry_tags(prefixes: frozenset[str]) -> _EntryTags:
-    name = f"(?:(?:{'|'.join(map(re.escape, sorted(prefixes)))}):)?(url|sitemap)"
-    return _EntryTags(
-        re.compile(rf"<{name}(?=[\s/>])", re.IGNORECASE),
-        re.compile(rf"</{name}\s*>|<{name}(?:\s[^<>]*)?/>", re.IGNORECASE),
+def _entry_start(prefixes: frozenset[str]) -> re.Pattern[str]:
+    """The start of an entry with one of these prefixes, with none, or with that of its address."""
+    known = "|".join(map(re.escape, sorted(prefixes - {""})))
+    other = r"([\w.-]{1,40}:)(?=(?:url|sitemap)>\s*<\1loc>)"
+    return re.compile(
+        rf"<(?:{f'(?:{known}):|' if known else ''}{other})?(url|sitemap)(?=[\s/>])", re.IGNORECASE
     )
 
 
-def entry_prefixes(text: str) -> frozenset[str]:
-    """The prefixes of the first entries in a text that begin with their address."""
-    entries = islice(ENTRY_WITH_LOC.finditer(text), MAX_ENTRIES_SEARCHED)
-    return frozenset(islice({entry[1].rstrip(":") for entry in entries}, MAX_PREFIXES))
+def start_of_next_entry(text: str, prefixes: frozenset[str]) -> int | None:
+    """Where the second entry of a text begins; None if it has none."""
+    pattern = r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|" + _entry_start(prefixes).pattern
+    matches = re.finditer(pattern, text[:MAX_BROKEN_CHARS], re.IGNORECASE | re.DOTALL)
+    starts = (match.start() for match in matches if match[2])
+    return next(islice(starts, 1, None), None)
 
 
 @dataclass(slots=True)
@@ -84,50 +83,48 @@ class Salvaged:
 class Salvage:
     """The rest of one broken document, from the last entry that the parser did not finish."""
 
-    def __init__(
-        self, tally: Tally, done: int = 0, *, prefixes: frozenset[str] = frozenset()
-    ) -> None:
-        """`done` is the number of entries at the start that were read before.
+    def __init__(self, tally: Tally, prefixes: frozenset[str] = frozenset()) -> None:
+        """`prefixes` are those of the root and of entries.
 
-        `prefixes` are those of the root and of entries; an element with any other is part of an
-        entry, not an entry.
+        An element with any other is part of an entry, unless it begins with an address.
         """
         self._tally = tally
-        self._done = done
-        self._tags = _entry_tags(prefixes)
+        self._start = _entry_start(prefixes)
+        self.has_found = False
         self._unfinished = ""
         self._sections = _Sections()
 
     def feed(self, text: str, *, final: bool = False) -> Salvaged:
-        """The entries of this text, which splits no tag, but those that were read before."""
-        searched = len(self._unfinished)
+        """The entries of this text, which splits no tag."""
+        # The last tag again: only what follows may show that it starts an entry.
+        searched = max(self._unfinished.rfind("<"), 0)
         text = self._unfinished + self._sections.feed(text, final=final)
-        if self._done and (end := self._end_of_done(text, searched)):
-            text, searched = text[end:], 0
         starts = self._starts(text, searched)
-        end = len(text) if final or not starts else starts.pop().start()
-        self._unfinished = "" if final else text[end:][-UNFINISHED_CHARS:]
+        end = len(text)
+        if not final:
+            end = starts.pop().start() if starts else max(text.rfind("<"), 0)
         edges = [match.start() for match in starts] + [end]
         found = Salvaged()
         for match, (start, stop) in zip(starts, pairwise(edges), strict=True):
-            self._parse_entry(match[1].lower(), text[start:stop], found)
+            self._parse_entry(match[2].lower(), text[start:stop], found)
+        self._unfinished = "" if final else text[end:]
+        if len(self._unfinished) > UNFINISHED_CHARS:
+            self._parse_entry("", self._unfinished, found)
+            self._unfinished = ""
         return found
-
-    def _end_of_done(self, text: str, searched: int) -> int:
-        ends = [end.end() for end in islice(self._tags.end.finditer(text, searched), self._done)]
-        self._done -= len(ends)
-        return ends[-1] if ends else 0
 
     def _starts(self, text: str, searched: int) -> list[re.Match[str]]:
         """The starts of the entries in a text of which the first part was searched before.
 
         In that part, only the first tag can be one.
         """
-        known = self._tags.start.match(text) if searched else None
-        return [*([known] if known else ()), *self._tags.start.finditer(text, searched)]
+        known = self._start.match(text) if searched else None
+        return [*([known] if known else ()), *self._start.finditer(text, searched)]
 
     def _parse_entry(self, kind: str, segment: str, found: Salvaged) -> None:
-        texts = _find_locs(segment)
+        texts = _find_locs(segment) if len(segment) <= UNFINISHED_CHARS else []
+        if not texts and (bare := _match_bare_address(segment)):
+            texts = [bare[1]]
         locs = [decode_url(text) for text in texts[:MAX_LOCS]]
         if not locs:
             self._tally.skip(ProblemCode.ENTRY_MALFORMED, value=segment)
@@ -136,6 +133,7 @@ class Salvage:
             self._tally.skip(ProblemCode.RESOURCE_DELETED, url=locs[0])
             return
         self._tally.note(ProblemCode.ENTRY_SALVAGED, url=locs[0])
+        self.has_found = True
         locs = [loc for loc in locs if loc.strip(WHITE_SPACE)] or locs[:1]
         if len(locs) > 1:
             more = len(locs) - 1 + max(len(texts) - MAX_LOCS, 0)
@@ -183,11 +181,12 @@ class _Sections:
         If its end seems to be missing, its start is plain text: it must not hide other entries.
         """
         inside = start + len(CDATA_START)
-        following = text.find(CDATA_START, inside)
-        end = text.find(CDATA_END, inside, len(text) if following < 0 else following)
+        longest = inside + MAX_SECTION_CHARS
+        following = text.find(CDATA_START, inside, longest)
+        end = text.find(CDATA_END, inside, longest if following < 0 else following)
         if end >= 0 and not _find_loc_tag(text, inside, end):
             return text[inside:end].translate(ESCAPED), end + len(CDATA_END)
-        may_go_on = end < 0 and following < 0 and len(text) - inside <= 16 * 1024
+        may_go_on = end < 0 and following < 0 and len(text) < longest
         if final or not may_go_on:
             return CDATA_START, inside
         self._open_cdata = text[start:]

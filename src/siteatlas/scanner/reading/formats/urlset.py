@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 
 from lxml import etree
 
-from siteatlas.errors import XmlMalformed
+from siteatlas.errors import Truncated, XmlMalformed
 from siteatlas.scanner.events import ChildLink
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import (
@@ -24,6 +24,7 @@ from siteatlas.scanner.reading.entries import (
     build_columns,
     fault_of_url,
     lastmod_column,
+    with_scheme,
 )
 from siteatlas.scanner.reading.formats.elements import (
     MAX_CACHED_TAG_CHARS,
@@ -37,17 +38,16 @@ from siteatlas.scanner.reading.formats.elements import (
 from siteatlas.scanner.reading.formats.entry_digests import EntryDigests, storable_digests
 from siteatlas.scanner.reading.formats.extensions import (
     MAX_EXTRAS_CHARS,
+    in_order,
     read_extension,
     says_deleted,
 )
 from siteatlas.scanner.reading.formats.fast_path import FastPath
 from siteatlas.scanner.reading.formats.salvage import (
-    ENTRY_WITH_LOC,
-    MAX_PREFIXES,
-    UNFINISHED_CHARS,
+    MAX_BROKEN_CHARS,
     Salvage,
     Salvaged,
-    entry_prefixes,
+    start_of_next_entry,
 )
 from siteatlas.scanner.reading.repair import XmlRepair, split_between_tags, split_if_dense
 
@@ -113,12 +113,13 @@ class Urlset:
         prefixes = prefixes_of_root(mended) if fast else None
         samples = partial(read_samples, mended)
         self._fast_path = None if prefixes is None else FastPath(prefixes, samples, digests)
+        self._root_tag = mended
         self._elements = ElementStream(mended, ENTRIES, tally)
-        root = name_of_root(root_tag)
-        self._root_end = "" if root_tag.endswith("/>") else f"</{root}"
-        self._prefixes = {root.rpartition(":")[0]}
-        self._entry_ends = [f"</{_like_root(name, root)}" for name in ENTRIES]
-        self._unfinished = ""
+        # The text from a broken entry on, and how many more of them do not end parsing.
+        self._broken = ""
+        self._is_malformed = False
+        self._restarts = 100
+        self._prefixes = frozenset({name_of_root(root_tag).rpartition(":")[0]})
         self._salvage: Salvage | None = None
 
     def feed(self, text: str, *, final: bool = False) -> Iterator[ReadResult]:
@@ -135,10 +136,33 @@ class Urlset:
                 return
             text = self._fast_path.rest + text if final else self._fast_path.rest
             self._fast_path = None
-        if self._salvage is not None:
-            yield from self._salvage_text(self._salvage, text, final=final)
-        else:
+        if self._broken:
+            self._broken += text
+        elif self._salvage is None or self._elements.root_closed:
             yield from self._parse_text(text, final=final)
+            text = ""
+        while self._broken and self._salvage is None:
+            start = start_of_next_entry(self._broken, self._prefixes) if self._restarts else None
+            if start is not None:
+                broken, rest, self._broken = self._broken[:start], self._broken[start:], ""
+                yield from self._salvage_text(
+                    Salvage(self._tally, self._prefixes), broken, final=True
+                )
+                self._restarts -= 1
+                self._elements = ElementStream(self._root_tag, ENTRIES, self._tally)
+                yield from self._parse_text(rest, final=final)
+                text = ""
+            elif final or not self._restarts or len(self._broken) > MAX_BROKEN_CHARS:
+                self._salvage = Salvage(self._tally, self._prefixes)
+                text, self._broken = self._broken, ""
+            else:
+                yield ReadResult()
+                return
+        if self._salvage is not None:
+            text = self._elements.take_rest() + text
+            yield from self._salvage_text(self._salvage, text, final=final)
+        if final and (self._is_malformed or (self._salvage and self._salvage.has_found)):
+            yield ReadResult(error=XmlMalformed())
 
     def _build_fast_result(self, raw: RawEntries) -> ReadResult:
         problems = self._tally.problem_count
@@ -154,44 +178,27 @@ class Urlset:
         return ReadResult()
 
     def _parse_text(self, text: str, *, final: bool) -> Iterator[ReadResult]:
-        done = 0
         result: ReadResult | None = None
         for elements in self._elements.read_parts(text, final=final):
             if result is not None:
                 yield result
-            self._note_prefix(elements)
+            if elements:
+                self._prefixes = frozenset({elements[-1].prefix or ""})
             result = self._build_result(elements)
-            done += len(elements)
             del elements
             self._elements.forget()
-        if isinstance(self._elements.error, XmlMalformed):
-            # Not `recover=True` of lxml, which silently changes URLs (decision 0007). The text is
-            # read again from the start of the unfinished entry; `done` is the number of entries
-            # that the parser has already returned from it.
-            rest = self._unfinished + text
-            self._salvage = self._begin_salvage(rest, done)
-        # Some generators append to a finished file: the parser stops at the end of the root, but
-        # the entries after it are read too.
-        elif self._elements.root_closed and (rest := self._after_root(self._unfinished + text)):
-            self._salvage = self._begin_salvage(rest)
-        else:
-            rest = ""
-            self._keep_unfinished(text)
         assert result is not None
-        if self._salvage is None:
-            result.error = self._elements.error
+        # Not `recover=True` of lxml, which silently changes URLs (decision 0007). Some generators
+        # append to a finished file: the parser stops at the end of the root, but the entries after
+        # it are read too.
+        error = self._elements.error
+        if isinstance(error, XmlMalformed) or (self._is_malformed and isinstance(error, Truncated)):
+            self._is_malformed, self._broken = True, self._elements.take_rest()
+        elif self._elements.root_closed and error is None:
+            self._salvage = self._salvage or Salvage(self._tally, self._prefixes)
+        else:
+            result.error = error
         yield result
-        if self._salvage is not None:
-            yield from self._salvage_text(self._salvage, rest, final=final)
-
-    def _begin_salvage(self, text: str, done: int = 0) -> Salvage:
-        prefixes = self._prefixes | entry_prefixes(text)
-        return Salvage(self._tally, done, prefixes=frozenset(prefixes) - {""})
-
-    def _note_prefix(self, elements: Sequence[etree._Element]) -> None:
-        """Note the prefix of the last entry, in case the document turns out malformed."""
-        if elements and len(self._prefixes) < MAX_PREFIXES:
-            self._prefixes.add(elements[-1].prefix or "")
 
     def _build_result(self, elements: Sequence[etree._Element]) -> ReadResult:
         children: Sequence[etree._Element] = ()
@@ -202,7 +209,7 @@ class Urlset:
             elements = [element for element in elements if local_name(element.tag) != "sitemap"]
         raw = _read_elements(elements, self._tally)
         columns = build_columns(raw, self._tally, self._base)
-        return ReadResult(columns, _read_children(children, self._tally))
+        return ReadResult(columns, _read_children(children, self._tally, self._base))
 
     def _salvage_text(self, salvage: Salvage, text: str, *, final: bool) -> Iterator[ReadResult]:
         for part, is_last in split_between_tags(text):
@@ -216,28 +223,8 @@ class Urlset:
             zip(*found.pages, strict=True) if found.pages else ((),) * 4
         )
         raw = RawEntries(locs, lastmods, changefreqs, priorities)
-        return ReadResult(
-            build_columns(raw, self._tally, self._base),
-            _build_children(found.children, self._tally),
-            XmlMalformed() if final else None,
-        )
-
-    def _after_root(self, text: str) -> str:
-        end = text.find(self._root_end)
-        rest = text if end < 0 else text[end + len(self._root_end) :]
-        return rest if ENTRY_WITH_LOC.search(rest) else ""
-
-    def _keep_unfinished(self, text: str) -> None:
-        """Keep the text of the entry that the parser has begun, in case it is malformed."""
-        end = next((at for name in self._entry_ends if (at := text.rfind(name)) >= 0), -1)
-        begun = text[text.find(">", end) + 1 :] if end >= 0 else self._unfinished + text
-        self._unfinished = begun[-UNFINISHED_CHARS:]
-
-
-def _like_root(name: str, root: str) -> str:
-    """The name of an entry with the prefix and in the case that the root has."""
-    prefix, colon, local = root.rpartition(":")
-    return prefix + colon + (name.upper() if local.isupper() else name)
+        columns = build_columns(raw, self._tally, self._base)
+        return ReadResult(columns, _build_children(found.children, self._tally, self._base))
 
 
 def _read_elements(elements: Sequence[etree._Element], tally: Tally) -> RawEntries:
@@ -265,7 +252,14 @@ def _read_entry(element: etree._Element, tally: Tally) -> tuple[list[str], Extra
             values[field] = (text_of(child) if not field and len(child) else child.text) or ""
         elif not field and (more := text_of(child).strip(WHITE_SPACE)):
             tally.note(ProblemCode.SEVERAL_LOCS, url=values[0], value=more)
-    return values, extras or None
+    if not values[0]:
+        values[0] = _bare_address(element)
+    return values, in_order(extras) if extras else None
+
+
+def _bare_address(element: etree._Element) -> str:
+    text = (element.text or "").strip(WHITE_SPACE)
+    return text if text and fault_of_url(text) is None else ""
 
 
 def _is_deleted(values: Sequence[str], extras: Extras | None, tally: Tally) -> bool:
@@ -296,7 +290,9 @@ def _is_usual_entry(element: etree._Element) -> bool:
     return local_name(element.tag) == "url" and parent is not None and parent.getparent() is None
 
 
-def _read_children(elements: Iterable[etree._Element], tally: Tally) -> list[ChildLink]:
+def _read_children(
+    elements: Iterable[etree._Element], tally: Tally, base: str | None
+) -> list[ChildLink]:
     rows = []
     for element in elements:
         fields = [(local_name(child.tag), text_of(child)) for child in element]
@@ -304,14 +300,16 @@ def _read_children(elements: Iterable[etree._Element], tally: Tally) -> list[Chi
         lastmod = next((text for name, text in fields if name == "lastmod"), "")
         if len(locs) > 1:
             tally.note(ProblemCode.SEVERAL_LOCS, len(locs) - 1, url=locs[0], value=locs[1])
-        rows += [(loc, lastmod) for loc in locs or [""]]
-    return _build_children(rows, tally)
+        rows += [(loc, lastmod) for loc in locs or [_bare_address(element)]]
+    return _build_children(rows, tally, base)
 
 
-def _build_children(rows: Sequence[Sequence[str]], tally: Tally) -> list[ChildLink]:
+def _build_children(
+    rows: Sequence[Sequence[str]], tally: Tally, base: str | None
+) -> list[ChildLink]:
     urls = [row[0].strip(WHITE_SPACE) for row in rows]
     places = [place for place, url in enumerate(urls) if _is_child(url, place, tally)]
-    kept = [urls[place] for place in places]
+    kept = [with_scheme(urls[place], base) for place in places]
     lastmods = [rows[place][1] for place in places]
     moments = lastmod_column.column(lastmods, tally, Entries(kept, places)) if places else []
     tally.entries += len(rows)
