@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 import stat
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -70,6 +73,28 @@ async def test_a_backup_goes_through_pipes(database: Database, machine: Machine)
         check=True,
     )
     assert machine.json("domains", "list")["items"][0]["domain"] == "piped.example"
+
+
+@pytest.mark.full
+async def test_a_restore_that_waits_for_its_pipe_is_stopped_by_a_signal(
+    database: Database, machine: Machine
+):
+    waiting = subprocess.Popen(
+        [COMMAND, "db", "restore", "-"], env=machine.environment, stdin=subprocess.PIPE
+    )
+    with waiting:
+        await asyncio.to_thread(wait_for_reading, waiting.pid)
+        waiting.terminate()
+        assert await asyncio.to_thread(waiting.wait, 30) in {-signal.SIGALRM, 128 + signal.SIGTERM}
+
+
+def wait_for_reading(pid: int) -> None:
+    """Wait until a process reads from its pipe."""
+    for _ in range(1_500):
+        if Path(f"/proc/{pid}/wchan").read_text().startswith(("pipe", "anon_pipe")):
+            return
+        time.sleep(0.02)
+    raise TimeoutError
 
 
 @pytest.mark.full

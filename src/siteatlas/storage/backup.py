@@ -25,8 +25,10 @@ from typing import Any, BinaryIO, Self
 
 import asyncpg
 from sqlalchemy import (
+    BigInteger,
     Connection,
     Identity,
+    Integer,
     Table,
     cast,
     column,
@@ -38,9 +40,9 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.dialects.postgresql import REGCLASS
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql import quoted_name
 
 from siteatlas.errors import (
     BackupInvalid,
@@ -67,6 +69,7 @@ from siteatlas.storage.session import Database
 PART_BYTES = 4 * 2**20
 COPY_SECONDS = 86_400.0
 STANDARD_STREAM = "-"
+MAX_IDENTITY = 2**63 - 1
 Step = Callable[[AsyncConnection], Awaitable[None]]
 # For this transaction: no limits of time, and values in a form that every server reads alike.
 _prepare = select(
@@ -86,11 +89,16 @@ _prepare = select(
 )
 
 
-async def write_backup(database: Database, file: BinaryIO) -> dict[str, int]:
+async def write_backup(
+    database: Database, file: BinaryIO, *, secrets: bool = True
+) -> dict[str, int]:
     """Write the database to a file; returns the number of rows by table.
 
-    All rows belong to one snapshot, so that nothing is locked for other processes.
+    Without `secrets`, the tables that hold any are left out. All rows belong to one snapshot, so
+    that nothing is locked for other processes.
     """
+    left_out = () if secrets else ("site_headers", "webhook_deliveries", "webhook_endpoints")
+    tables = [table for table in backed_up_tables() if table.name not in left_out]
     with translated_faults():
         async with database.engine.connect() as plain:
             snapshot = await plain.execution_options(
@@ -98,8 +106,8 @@ async def write_backup(database: Database, file: BinaryIO) -> dict[str, int]:
             )
             async with snapshot.begin():
                 await snapshot.execute(_prepare)
-                writer = ArchiveWriter(file, await _describe_tables(snapshot))
-                for table in backed_up_tables():
+                writer = ArchiveWriter(file, await _describe_tables(snapshot, tables))
+                for table in tables:
                     await _write_table(snapshot, table, writer)
     return writer.finish()
 
@@ -111,10 +119,10 @@ def backed_up_tables() -> list[Table]:
     return [table for table in Base.metadata.sorted_tables if table.name not in left_out]
 
 
-async def _describe_tables(connection: AsyncConnection) -> Manifest:
+async def _describe_tables(connection: AsyncConnection, backed_up: list[Table]) -> Manifest:
     tables = [
         TableContents(table.name, _stored_columns(table), await _last_identity(connection, table))
-        for table in backed_up_tables()
+        for table in backed_up
     ]
     moment = datetime.now(UTC).isoformat(timespec="seconds")
     return Manifest(needed_revision(), version("siteatlas"), moment, tuple(tables))
@@ -127,10 +135,19 @@ def _stored_columns(table: Table) -> tuple[str, ...]:
 async def _last_identity(connection: AsyncConnection, table: Table) -> tuple[str, int] | None:
     for own in table.columns:
         if isinstance(own.server_default, Identity):
-            sequence = cast(func.pg_get_serial_sequence(table.name, own.name), REGCLASS)
-            last = await connection.scalar(select(func.pg_sequence_last_value(sequence)))
-            return own.name, int(last or 1)
+            following = await next_identity(connection, table.name, own.name) or 1
+            return own.name, max(following - 1, 1)
     return None
+
+
+async def next_identity(connection: AsyncConnection, name: str, of_column: str) -> int | None:
+    """The number that the next row gets; None if the column is no identity."""
+    sequence = await connection.scalar(select(func.pg_get_serial_sequence(name, of_column)))
+    if sequence is None:
+        return None
+    following = select(column("last_value", BigInteger) + cast(column("is_called"), Integer))
+    numbers = following.select_from(table(quoted_name(sequence, quote=False)))
+    return int(await connection.scalar(numbers) or 1)
 
 
 async def _write_table(connection: AsyncConnection, table: Table, writer: ArchiveWriter) -> None:
@@ -138,6 +155,19 @@ async def _write_table(connection: AsyncConnection, table: Table, writer: Archiv
     count = await copy_out(connection, table.name, _stored_columns(table), rows.write)
     rows.flush()
     writer.count(table.name, count)
+
+
+async def verify_backup(reader: ArchiveReader) -> dict[str, int]:
+    """Read a whole backup without a database: the rows by table, or what a restore would refuse."""
+    _check_backup_revision(reader.manifest)
+    _check_backup_tables(reader.manifest)
+    rows = {}
+    for contents in reader.manifest.tables:
+        # COPY writes a line for each row.
+        rows[contents.name] = sum([part.count(b"\n") async for part in reader.rows(contents.name)])
+    if rows != reader.finish():
+        raise BackupInvalid
+    return rows
 
 
 async def restore_backup(
@@ -267,12 +297,19 @@ def _refused_rows() -> Iterator[None]:
 async def _continue_identity(
     connection: AsyncConnection, name: str, of_column: str, last: int
 ) -> None:
-    sequence = await connection.scalar(select(func.pg_get_serial_sequence(name, of_column)))
-    if sequence is None:
+    if await next_identity(connection, name, of_column) is None:
         raise BackupInvalid
-    greatest = select(func.max(column(of_column))).select_from(table(name)).scalar_subquery()
-    behind = func.greatest(last, func.coalesce(greatest, 1))
-    await connection.execute(select(func.setval(sequence, behind)))
+    greatest = await connection.scalar(select(func.max(column(of_column))).select_from(table(name)))
+    following = max(last, greatest or 1) + 1
+    if following > MAX_IDENTITY:
+        raise BackupInvalid
+    # Unlike setval(), this is undone if the restore fails later on.
+    await connection.execute(
+        text(
+            f"ALTER TABLE {_listed(connection, [name])} "
+            f"ALTER COLUMN {_listed(connection, [of_column])} RESTART WITH {following}"
+        )
+    )
 
 
 async def _revoke_again(connection: AsyncConnection, revocations: list[Revocation]) -> None:
@@ -401,7 +438,7 @@ def _stated_identity(value: Any, columns: tuple[str, ...]) -> tuple[str, int] | 
     if value is None:
         return None
     column, last = value
-    if column not in columns or not isinstance(last, int) or not 0 < last <= 2**63 - 1:
+    if column not in columns or not isinstance(last, int) or not 0 < last <= MAX_IDENTITY:
         raise ValueError
     return column, last
 
@@ -412,7 +449,7 @@ class ArchiveWriter:
     def __init__(self, file: BinaryIO, manifest: Manifest) -> None:
         # Level 1 takes a third of the time of the default; files are a quarter larger.
         self._gzip = gzip.GzipFile("", "wb", 1, file, mtime=0)
-        self._tar = tarfile.open(fileobj=self._gzip, mode="w|")  # noqa: SIM115 closed by finish
+        self._tar = tarfile.open(fileobj=self._gzip, mode="w")  # noqa: SIM115 closed by finish
         self._rows: dict[str, int] = {}
         self._add("manifest.json", manifest.to_json())
 
@@ -468,32 +505,61 @@ class TableWriter:
         del self._waiting[:PART_BYTES]
 
 
+class Inflated:
+    """The content of a gzip file that has one member and nothing behind it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+
+    def read(self, size: int) -> bytes:
+        """The next bytes; fewer only at the end, where the checksum is compared."""
+        content = bytearray()
+        while len(content) < size and not self._inflate.eof:
+            compressed = self._inflate.unconsumed_tail or self._file.read(64 * 1024)
+            part = self._inflate.decompress(compressed, size - len(content))
+            if not (part or compressed):
+                raise EOFError
+            content += part
+        return bytes(content)
+
+    def is_at_end(self) -> bool:
+        """Whether everything was read, and the file ends there."""
+        at_end = not self.read(1) and not self._inflate.unused_data
+        return at_end and not self._file.read(1)
+
+
 class ArchiveReader:
     """Reads a backup in the order in which it was written; BackupInvalid if it is damaged."""
 
     def __init__(self, file: BinaryIO) -> None:
         with _damage():
-            self._gzip = gzip.GzipFile(fileobj=file, mode="rb")
-            self._tar = tarfile.open(  # noqa: SIM115 the caller closes the file
-                fileobj=self._gzip, mode="r|"
-            )
+            self._content = Inflated(file)
+            stream: Any = self._content  # Only read() is called.
+            self._tar = tarfile.open(fileobj=stream, mode="r|")  # noqa: SIM115 the caller closes it
             self._next = self._tar.next()
             self.manifest = Manifest.from_json(self._json("manifest.json"))
 
     async def rows(self, table: str) -> AsyncIterator[bytes]:
         """What COPY wrote for this table, which must be the next one in the archive."""
+        tail = b"\n"
         while self._next is not None and self._next.name.startswith(f"{table}/"):
             with _damage():
                 part = self._take(2 * PART_BYTES)
+            # The server would ignore what follows a line with this mark, which no row looks like.
+            if b"\n\\.\n" in tail + part:
+                raise BackupInvalid
+            tail = (tail + part)[-3:]
             yield part
 
     def finish(self) -> dict[str, int]:
         """Read the end of the archive, and so its checksum: the number of rows by table."""
         with _damage():
             rows = {str(name): int(rows) for name, rows in self._json("end.json")["rows"].items()}
-            # tarfile stops before the end of the file, where gzip compares the checksum.
-            while self._gzip.read(PART_BYTES):
-                pass
+            # tarfile may stop before the last record, which has nothing but zeros.
+            rest = self._content.read(tarfile.RECORDSIZE)
+            if self._next is not None or any(rest) or not self._content.is_at_end():
+                raise BackupInvalid
         return rows
 
     def _json(self, name: str) -> dict[str, Any]:
@@ -508,7 +574,7 @@ class ArchiveReader:
             raise BackupInvalid
         file = self._tar.extractfile(member)
         assert file is not None
-        content = file.read()
+        content: bytes = file.read()
         if len(content) != member.size:
             raise BackupInvalid
         self._next = self._tar.next()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import stat
 from collections.abc import AsyncIterator
@@ -15,6 +16,7 @@ from sqlalchemy import func, select, text, update
 
 from siteatlas.access.keys import KeyRequest, Scope, create_key, revoke
 from siteatlas.catalog.access import find_key_view
+from siteatlas.catalog.domains import set_site_headers
 from siteatlas.errors import (
     BackupInvalid,
     DatabaseError,
@@ -22,18 +24,25 @@ from siteatlas.errors import (
     DatabaseNotEmpty,
     SchemaNewer,
 )
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.gate import OriginHeaders
+from siteatlas.notify.endpoints import EndpointRequest, create_endpoint
 from siteatlas.queue.fence import WorkerReport, report_worker, sign_off_worker
 from siteatlas.storage import backup as archive
 from siteatlas.storage.backup import (
+    ArchiveReader,
     ArchiveWriter,
     Manifest,
     TableContents,
     backed_up_tables,
     backup_target,
+    verify_backup,
+    write_backup,
 )
-from siteatlas.storage.models import ApiKey, Domain, JobStatus, SitemapUrl
+from siteatlas.storage.models import LOCAL_USER_ID, ApiKey, Domain, JobStatus, SitemapUrl
 from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
 from siteatlas.storage.session import Database
+from siteatlas.storage.startup import find_taken_ids
 from tests.catalog.database.backups import backup, restore, rows_by_table
 from tests.catalog.database.runs import scan, stop_midway
 from tests.fixtures.changing_site import ChangingSite
@@ -345,3 +354,80 @@ async def test_a_key_that_was_revoked_in_an_earlier_version_stays_revoked(
         await restore(earlier, content, replace=True)
         async with earlier.engine.begin() as connection:
             assert await connection.scalar(select(ApiKey.revoked_at).where(ApiKey.id == key.id))
+
+
+async def next_ids(database: Database) -> dict[str, int | None]:
+    """The last value of each sequence."""
+    async with database.engine.connect() as connection:
+        rows = await connection.execute(
+            text("SELECT sequencename, last_value FROM pg_sequences ORDER BY sequencename")
+        )
+        return {str(name): last for name, last in rows}
+
+
+async def test_a_restore_that_fails_at_its_end_leaves_rows_and_sequences_as_they_were(
+    database: Database,
+):
+    await submit("example.com")
+    content = await backup(database)
+    for number in range(5):
+        await submit(f"later{number}.example.com")
+    rows, ids = await rows_by_table(), await next_ids(database)
+    for damaged in (content[:-1], content + b"\0", content[:-9] + b"damaged!!"):
+        with pytest.raises(BackupInvalid):
+            await restore(database, damaged, replace=True)
+    assert (await rows_by_table(), await next_ids(database)) == (rows, ids)
+    await submit("after.example.com")
+
+
+async def test_new_rows_continue_behind_the_restored_ones(database: Database):
+    first = await submit("example.com")
+    content = await backup(database)
+    await submit("later.example.com")
+    await restore(database, content, replace=True)
+    assert await find_taken_ids(database) == []
+    assert await submit("after.example.com") != first
+
+
+async def test_a_sequence_behind_its_rows_is_found(database: Database):
+    await submit("example.com")
+    await submit("two.example.com")
+    async with database.engine.begin() as connection:
+        await connection.execute(text("ALTER TABLE jobs ALTER COLUMN id RESTART WITH 1"))
+    (found,) = await find_taken_ids(database)
+    assert (found.table, found.column) == ("jobs", "id")
+
+
+async def test_a_backup_is_verified_without_a_database(database: Database):
+    await submit("example.com")
+    content = await backup(database)
+    rows = await verify_backup(ArchiveReader(io.BytesIO(content)))
+    assert rows == {name: len(lines) for name, lines in (await rows_by_table()).items()}
+
+
+async def test_a_backup_has_request_headers_and_webhooks_unless_it_is_without_secrets(
+    database: Database,
+):
+    async with transaction() as session:
+        site = await add_domain(session)
+        await set_site_headers(
+            session, site, OriginHeaders("https://example.com", {"X-Key": "5ecret"}), LOCAL_USER_ID
+        )
+        await create_endpoint(
+            session, EndpointRequest("https://example.com/hook"), EgressPolicy(), LOCAL_USER_ID
+        )
+    contents = {}
+    for secrets in (True, False):
+        file = io.BytesIO()
+        await write_backup(database, file, secrets=secrets)
+        contents[secrets] = file.getvalue()
+    await restore(database, contents[True], replace=True)
+    rows = await rows_by_table()
+    assert [len(rows[name]) for name in ("site_headers", "webhook_endpoints")] == [1, 1]
+    await restore(database, contents[False], replace=True)
+    rows = await rows_by_table()
+    assert [len(rows[name]) for name in ("site_headers", "webhook_endpoints")] == [0, 0]
+    assert len(rows["domains"]) == 1
+    for kind, words in ((True, (b"5ecret", b"whsec_")), (False, ())):
+        plain = gzip.decompress(contents[kind])
+        assert [word for word in (b"5ecret", b"whsec_") if word in plain] == list(words)

@@ -12,7 +12,7 @@ import typer
 from siteatlas.access.audit import record_command
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
-from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.errors import run, run_until_signal
 from siteatlas.cli.terminal.options import JsonOption
 from siteatlas.cli.terminal.output import (
     counted,
@@ -30,30 +30,35 @@ from siteatlas.storage.backup import (
     backup_source,
     backup_target,
     restore_backup,
+    verify_backup,
     write_backup,
 )
+from siteatlas.storage.models import BACKED_UP
 from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
 from siteatlas.storage.server_upgrade import upgrade_embedded_server
 from siteatlas.storage.session import AsyncConnection, get_session
 from siteatlas.storage.startup import open_storage
 
 
-async def backup_database(settings: Settings, file: str) -> dict[str, int]:
+async def backup_database(settings: Settings, file: str, *, secrets: bool) -> dict[str, int]:
     """Back up for `siteatlas db backup`; returns the number of rows by table.
 
-    It is recorded before it is written, so that nothing is copied without a trace.
+    It is recorded before it is written, so that nothing is copied without a trace, and at its end.
     """
     async with opened(settings) as database:
         with backup_target(file) as target:
-            await _record_backup(_file_name(file))
-            return await write_backup(database, target)
+            await _record_backup("db backup", _file_name(file))
+            rows = await write_backup(database, target, secrets=secrets)
+        if secrets:
+            await _record_backup(BACKED_UP, _file_name(file))
+        return rows
 
 
-async def _record_backup(name: str | None) -> None:
+async def _record_backup(action: str, name: str | None) -> None:
     """Add an audit event, or say that there is none: a read-only database can be backed up too."""
     try:
         async with get_session() as session, session.begin():
-            await record_command(session, "db backup", name)
+            await record_command(session, action, name)
     except DatabaseError as error:
         print_message(f"The backup is not recorded in the audit trail. {error.message}")
 
@@ -119,15 +124,19 @@ def backup(
         str,
         typer.Argument(metavar="FILE", help="File to write, replaced if it exists; - for stdout."),
     ],
+    without_secrets: Annotated[
+        bool,
+        typer.Option("--without-secrets", help="Leave out webhooks and request headers of sites."),
+    ] = False,
 ) -> None:
     """Back up the whole database to a file; the service can keep running.
 
-    The file holds everything that is stored, including secrets of webhooks and hashes of access
-    keys; only its owner can read it.
+    The file holds everything that is stored, including secrets of webhooks, request headers of
+    sites and hashes of access keys; only its owner can read it.
     """
     if file == STANDARD_STREAM and is_terminal(sys.stdout):
         raise InputError("A backup is not text: name a FILE, or redirect the output.")
-    rows = run(backup_database(prepare(), file))
+    rows = run_until_signal(backup_database(prepare(), file, secrets=not without_secrets))
     print_message(f"Backed up {_rows_in_words(rows)}.")
 
 
@@ -143,8 +152,32 @@ def restore(
     Stop all processes first. Running jobs go back to the queue. Readers of the change feed must
     read the current state again.
     """
-    rows = run(restore_database(prepare(), file, replace=replace))
-    print_message(f"Restored {_rows_in_words(rows)}.")
+    rows = run_until_signal(restore_database(prepare(), file, replace=replace))
+    print_message(f"Restored {_rows_in_words(rows)}.{_left_out(rows)}")
+
+
+@app.command()
+def verify(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Backup to read; - for stdin.")],
+) -> None:
+    """Check a backup without a database: whether it is complete and can be restored.
+
+    A damaged or truncated file is refused here as it would be by a restore.
+    """
+    prepare()
+    with backup_source(file) as source:
+        reader = ArchiveReader(source)
+        rows = run(verify_backup(reader))
+    about = reader.manifest
+    print_message(
+        f"The backup is complete: {_rows_in_words(rows)}. It was written at {about.created_at} by "
+        f"Siteatlas {about.version}, with schema revision {about.revision}.{_left_out(rows)}"
+    )
+
+
+def _left_out(rows: dict[str, int]) -> str:
+    missing = "webhook_endpoints" not in rows
+    return " It holds no webhooks and no request headers of sites." if missing else ""
 
 
 @app.command("upgrade-server")
