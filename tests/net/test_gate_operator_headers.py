@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.errors import ConfigurationError
+from siteatlas.errors import InputError
 from siteatlas.net.client import Politeness
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.gate import checked_headers, read_header_lines
@@ -34,13 +34,13 @@ def test_lines_become_a_table():
     ],
 )
 def test_what_cannot_or_must_not_be_sent_is_refused(line: str):
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(InputError) as caught:
         read_header_lines([line])
     assert "end" not in str(caught.value)
 
 
 def test_the_analyzer_refuses_bad_headers_at_once():
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(InputError):
         SitemapAnalyzer(EgressPolicy(), Politeness(0, 2), user_agent="x", headers={"Host": "y"})
     assert checked_headers({}) == {}
 

@@ -129,6 +129,9 @@ def _is_valid_authority(text: str) -> bool:
         name = ada_url.URL(f"http://{text}/").hostname.removesuffix(".")
     except ValueError:
         return False
+    # Names that come from mistakes such as `https://https://example.com/`.
+    if name in {"http", "https"} or not name.strip("-"):
+        return False
     return len(name) <= MAX_NAME_CHARS and all(0 < len(label) <= 63 for label in name.split("."))
 
 

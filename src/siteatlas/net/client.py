@@ -34,6 +34,7 @@ from siteatlas.errors import (
     ConnectionFailed,
     DnsError,
     DnsNameUnknown,
+    HeaderNotSent,
     HttpProtocolError,
     RateLimited,
     RedirectInvalid,
@@ -48,6 +49,7 @@ from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.egress import EgressPolicy, read_ip
 from siteatlas.net.gate import (
     GatedClient,
+    OriginHeaders,
     Proxy,
     Resolver,
     checked_headers,
@@ -84,9 +86,10 @@ ValidatorsOf = Callable[[WebAddress], tuple[str | None, str | None]]
 class HttpClient(GatedClient):
     """Fetches documents for one scan; use it with `async with`.
 
-    `headers` are sent only to hosts that the policy lists as the operator's own. `tls` replaces the
-    default trust store. With a `proxy`, all other hosts are requested through it, and it resolves
-    their names. `on_redirect` is called before each redirect and raises a ScanError to prevent it.
+    `headers` are sent only to hosts that the policy lists as the operator's own, `site_headers` to
+    their origin alone. `tls` replaces the default trust store. With a `proxy`, all other hosts are
+    requested through it, and it resolves their names. `on_redirect` is called before each redirect
+    and raises a ScanError to prevent it.
     """
 
     def __init__(
@@ -107,6 +110,7 @@ class HttpClient(GatedClient):
         self._own_headers = checked_headers(headers or {})
         self._answering: set[str] = set()
         self.on_redirect: OnRedirect | None = None
+        self.site_headers: OriginHeaders | None = None
 
     def check(self, address: WebAddress) -> None:
         """Raise EgressDenied if the address alone shows that it may not be contacted."""
@@ -136,6 +140,7 @@ class HttpClient(GatedClient):
                 headers = {"Accept-Encoding": accept_encoding, **_conditions(*validators)}
                 raw = await self._open(chain[-1], headers, budget, exchange)
                 target = self._redirect_target(raw, chain)
+                self._require_headers_sent(raw.status, chain[-1], target)
                 if target is None:
                     break
                 await exchange.aclose()
@@ -158,9 +163,14 @@ class HttpClient(GatedClient):
         self._policy.require(address)
         own = self._policy.is_own(address)
         sent = {**headers, **self._own_headers} if own else headers
+        if self.site_headers is not None and address.origin == self.site_headers.origin:
+            sent = {**sent, **self.site_headers.values}
         for attempt in range(1, self._limits.tries + 1):
             last, delay = attempt == self._limits.tries, self._retry_delay(attempt)
-            ips = () if own or self._proxy else await self._look_up(address, budget)
+            proxied = self._proxy is not None and not self._policy.is_listed(
+                address.host, address.port
+            )
+            ips = () if own or proxied else await self._look_up(address, budget)
             slot = self._politeness.slot(
                 address, own, max_retry_after=self._limits.max_retry_after, ips=ips
             )
@@ -235,7 +245,7 @@ class HttpClient(GatedClient):
         url = self._request_url(address)
         since = time.monotonic()
         try:
-            proxy = None if self._policy.is_own(address) else self._proxy
+            proxy = None if self._policy.is_listed(address.host, address.port) else self._proxy
             with choose_connect_target(address, proxy, ips=ips) as target:
                 async with asyncio.timeout(min(budget.left, self._response_timeout)):
                     raw = await self._session.get(
@@ -286,6 +296,18 @@ class HttpClient(GatedClient):
         if self.on_redirect is not None:
             self.on_redirect(chain[-1], target)
         return target
+
+    def _require_headers_sent(
+        self, status: int, address: WebAddress, target: WebAddress | None
+    ) -> None:
+        """Raise HeaderNotSent if the site leads away from their origin, or needs them elsewhere."""
+        own = self.site_headers and self.site_headers.origin
+        needed = address if status == 401 else target if address.origin == own else None
+        if own and needed and needed.origin != own:
+            raise HeaderNotSent(
+                f"The headers for {own} are not sent to {needed.origin}. "
+                "If that is your site, enter them for it."
+            )
 
     def _record_fault(self, address: WebAddress, fault: ScanError, *, own: bool) -> None:
         """Count a failed connection or a timeout against the host; any response shows it is up."""

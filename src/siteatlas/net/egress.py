@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from ipaddress import (
@@ -176,6 +177,10 @@ SELF_CHECK = (
     "http://localhost/",
 )
 
+# Without a port, an entry is for both.
+_USUAL_PORTS = (80, 443)
+_NO_ENTRY = "is not HOST[:PORT], *.DOMAIN[:PORT], CIDR[:PORT] or, for IPv6, such as [::1]:8080."
+
 _match_entry = re.compile(r"(?P<target>.+):(?P<port>\*|[0-9]{1,5})", re.DOTALL).fullmatch
 
 
@@ -191,10 +196,14 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AllowRule:
-    """One entry of the allow list: a host name or a range, with one port (None: every port)."""
+    """An allowed host or range, with one port (None: every port).
+
+    A wildcard is the end of its names, from the dot on; in a scan, the one that was submitted.
+    """
 
     target: str | IpNetwork
     port: int | None
+    by_wildcard: bool = False
 
     def matches(self, host: str, port: int) -> bool:
         """Whether this rule names the host, given as name or as address, and the port."""
@@ -203,14 +212,15 @@ class AllowRule:
     def names(self, host: str) -> bool:
         """Whether the host is this rule's host or lies in its range."""
         if isinstance(self.target, str):
-            return host == self.target
+            is_end = self.target.startswith(".")
+            return host.endswith(self.target) if is_end else host == self.target
         ip = read_ip(host)
         return ip is not None and ip in self.target
 
     def __str__(self) -> str:
         port = "*" if self.port is None else self.port
         if isinstance(self.target, str):
-            return f"{self.target}:{port}"
+            return f"{'*' * self.target.startswith('.')}{self.target}:{port}"
         single = self.target.prefixlen == self.target.max_prefixlen
         text = str(self.target.network_address if single else self.target)
         return f"[{text}]:{port}" if ":" in text else f"{text}:{port}"
@@ -218,20 +228,26 @@ class AllowRule:
 
 @dataclass(frozen=True, slots=True)
 class EgressPolicy:
-    """The default egress rules, plus what the operator allowed or denied."""
+    """The default egress rules, plus what the operator allowed or denied.
+
+    Names by wildcard may lead into `ranges`, which the policy of a scan may open to nothing else.
+    """
 
     rules: tuple[AllowRule, ...] = ()
     refused_sockets: frozenset[tuple[str, int]] = frozenset()
+    ranges: tuple[AllowRule, ...] = ()
 
     @classmethod
     def from_text(cls, text: str) -> EgressPolicy:
-        """Read `HOST:PORT` and `CIDR:PORT` entries by commas; no text is the default policy."""
+        """Read the entries of an allow list, by commas; no text is the default policy."""
         return cls().with_allowed(*(entry for entry in text.split(",") if entry.strip()))
 
     def with_allowed(self, *entries: str) -> EgressPolicy:
         """This policy with more allow rules."""
-        rules = (*self.rules, *(_parse_allow_entry(entry.strip()) for entry in entries))
-        return replace(self, rules=tuple(dict.fromkeys(rules)))
+        added = (rule for entry in entries for rule in _parse_allow_entry(entry.strip()))
+        rules = tuple(dict.fromkeys((*self.rules, *added)))
+        ranges = tuple(rule for rule in rules if not isinstance(rule.target, str))
+        return replace(self, rules=rules, ranges=ranges)
 
     def with_refused_socket(self, host: str, port: int) -> EgressPolicy:
         """This policy without the one address and port that this service itself listens on."""
@@ -242,10 +258,13 @@ class EgressPolicy:
         """The policy of one scan: only rules for the host or range that the site itself is in.
 
         So a public site cannot direct requests to a private range by redirect, robots.txt or
-        sitemap. Rules of the same host or range with other ports stay.
+        sitemap. Rules of the same host or range with other ports stay. Of the names that a
+        wildcard allows, only the submitted one is left.
         """
         zones = {r.target for r in self.rules if r.matches(address.host, address.port)}
-        return replace(self, rules=tuple(r for r in self.rules if r.target in zones))
+        kept = (r for r in self.rules if r.target in zones)
+        rules = (replace(r, target=address.host) if r.by_wildcard else r for r in kept)
+        return replace(self, rules=tuple(dict.fromkeys(rules)))
 
     def require(self, address: WebAddress) -> None:
         """Raise EgressDenied like `check`, and log the attempt."""
@@ -257,20 +276,20 @@ class EgressPolicy:
 
     def check(self, address: WebAddress) -> None:
         """Raise EgressDenied if the address alone shows that it may not be contacted."""
-        if self.refusal(address) is not None:
-            raise EgressDenied
+        if self.refusal(address.host, address.port) is not None:
+            raise EgressDenied(at=(address.host, address.port, ""))
 
-    def refusal(self, address: WebAddress) -> Refusal | None:
+    def refusal(self, host: str, port: int) -> Refusal | None:
         """Why the address alone shows that it may not be contacted; nothing is looked up.
 
         For the person who typed the address. API clients only learn that it is refused.
         """
-        host, port, ip = address.host, address.port, read_ip(address.host)
+        ip = read_ip(host)
         if self._refuses({host, str(ip)}, port):
             return Refusal.OURS
         if ip is not None and never_opens(ip):
             return Refusal.NEVER_OPENS
-        if self._allows(host, port) or (ip is not None and self._allows_range(host, port)):
+        if self.is_listed(host, port):
             return None
         if ip is not None and not is_public(ip):
             return Refusal.PRIVATE_ADDRESS
@@ -281,18 +300,64 @@ class EgressPolicy:
     def check_socket(self, host: str, ip: str, port: int) -> None:
         """Raise EgressDenied unless a socket to `ip` and `port` may be opened for `host`."""
         found = read_ip(ip)
+        denied = EgressDenied(at=(host, port, ip))
         if found is None or never_opens(found) or self._refuses({host, str(found)}, port):
-            raise EgressDenied
-        if self._allows(host, port) or self._allows_range(ip, port):
+            raise denied
+        # A range opens its addresses, and not the names that lead to them.
+        if self._allows(host, port):
+            return
+        if self._allows_by_wildcard(host, port) and self._is_in_ranges(ip, port):
             return
         if port not in WEB_PORTS or not is_public(found):
-            raise EgressDenied
+            raise denied
         if read_ip(host) is None and _is_special(host):
-            raise EgressDenied
+            raise denied
+
+    def check_records(self, host: str, ips: Sequence[str], port: int) -> None:
+        """Raise EgressDenied unless every address of a name passes `check_socket`.
+
+        Of a name by wildcard, all addresses are in listed ranges, or none is.
+        """
+        for ip in ips:
+            self.check_socket(host, ip, port)
+        if self._allows_by_wildcard(host, port) and not self._allows(host, port):
+            outside = [ip for ip in ips if not self._is_in_ranges(ip, port)]
+            if 0 < len(outside) < len(ips):
+                raise EgressDenied(at=(host, port, outside[0]))
+
+    def explain(self, denied: EgressDenied, site: WebAddress) -> tuple[str, str | None]:
+        """Why a scan of `site` was refused this, and the entry that opens it; for the operator."""
+        host, port, found = denied.at or (site.host, site.port, "")
+        shown = f"[{host}]" if ":" in host else host
+        entry: str | None = shown if port in _USUAL_PORTS else f"{shown}:{port}"
+        reason, ip = self.refusal(host, port), read_ip(found)
+        rule = next((one for one in self.rules if one.matches(host, port)), None)
+        if ip is not None and never_opens(ip):
+            reason = reason or Refusal.NEVER_OPENS
+        if reason is not None:
+            why = _refusal_reason(reason, host, port)
+            # Names that lead nowhere, in a private network as little as in public.
+            dead = host.rpartition(".")[2] in {"alt", "invalid", "onion"}
+            entry = None if dead or reason in {Refusal.NEVER_OPENS, Refusal.OURS} else entry
+        elif rule is not None and not self.for_site(site).is_listed(host, port):
+            why = f"the entry {rule} is only for scans of what it names; scan {shown} itself."
+            entry = None
+        elif ip is None:
+            why = "its DNS records or a redirect lead to an address that is not public."
+        elif rule is not None:
+            why = f"the entry {rule} needs all its addresses in listed ranges; {ip} is in none."
+        else:
+            why = f"it leads to {ip}, which is not public. A range allows addresses, not names."
+        is_site = (host, port) == (site.host, site.port)
+        return why if is_site else f"{shown}:{port}: {why}", entry
 
     def is_own(self, address: WebAddress) -> bool:
-        """Whether the operator allowed this host and port: no delay between requests."""
+        """Whether the operator allowed exactly this host or address: no delay between requests."""
         return self._allows(address.host, address.port)
+
+    def is_listed(self, host: str, port: int) -> bool:
+        """Whether the operator allowed this host, also by wildcard: it is not for the proxy."""
+        return any(rule.matches(host, port) for rule in self.rules)
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -303,17 +368,29 @@ class EgressPolicy:
         return any((host, port) in self.refused_sockets for host in hosts)
 
     def _allows(self, host: str, port: int) -> bool:
-        return any(rule.matches(host, port) for rule in self.rules)
+        return any(rule.matches(host, port) for rule in self.rules if not rule.by_wildcard)
 
-    def _allows_range(self, ip: str, port: int) -> bool:
-        return any(
-            rule.matches(ip, port) for rule in self.rules if not isinstance(rule.target, str)
-        )
+    def _allows_by_wildcard(self, host: str, port: int) -> bool:
+        return any(rule.matches(host, port) for rule in self.rules if rule.by_wildcard)
+
+    def _is_in_ranges(self, ip: str, port: int) -> bool:
+        return any(rule.matches(ip, port) for rule in self.ranges)
 
 
 def note_denial(host: str, to: str, port: int, reason: str) -> None:
     """Log why something was refused; the reason is shown nowhere else."""
     log.warning("egress_denied", host=host, to=to, port=port, reason=reason)
+
+
+def _refusal_reason(refusal: Refusal, host: str, port: int) -> str:
+    names = f"names ending in .{host.rpartition('.')[2]}" if "." in host else "names without a dot"
+    return {
+        Refusal.PORT: f"port {port} is not one of {', '.join(map(str, sorted(WEB_PORTS)))}.",
+        Refusal.RESERVED_NAME: f"{names} are not public.",
+        Refusal.PRIVATE_ADDRESS: "it is not a public address.",
+        Refusal.NEVER_OPENS: "it cannot be allowed by any setting.",
+        Refusal.OURS: "it is the address of this service.",
+    }[refusal]
 
 
 def is_private_host(host: str) -> bool:
@@ -347,19 +424,25 @@ def _plain_host(host: str) -> str:
     return str(ip) if ip is not None else host.lower().removesuffix(".")
 
 
-def _parse_allow_entry(entry: str) -> AllowRule:
+def _parse_allow_entry(entry: str) -> list[AllowRule]:
     match = _match_entry(entry)
-    if match is None:
-        raise ConfigurationError(f"{entry!r} is not HOST:PORT or CIDR:PORT.")
-    target, port = match["target"], match["port"]
-    if port != "*" and not 1 <= int(port) <= MAX_PORT:
+    target, port = (match["target"], match["port"]) if match else (entry, "")
+    if port not in {"", "*"} and not 1 <= int(port) <= MAX_PORT:
         raise ConfigurationError(f"{entry!r} has a port that is not a number from 1 to 65535.")
     if ":" in target and "/" not in target and not target.startswith("["):
-        raise ConfigurationError(f"{entry!r}: write an IPv6 address in brackets, as [::1]:8080.")
-    return AllowRule(_read_target(target, entry), None if port == "*" else int(port))
+        raise ConfigurationError(f"{entry!r} {_NO_ENTRY}")
+    read = _read_target(target, entry)
+    by_wildcard = isinstance(read, str) and read.startswith(".")
+    ports = (None,) if port == "*" else (int(port),) if port else _USUAL_PORTS
+    return [AllowRule(read, one, by_wildcard) for one in ports]
 
 
 def _read_target(target: str, entry: str) -> str | IpNetwork:
+    if target.startswith("*."):
+        name = _read_name(target[2:], entry)
+        if not is_registrable(name) and name not in SPECIAL_SUFFIXES:
+            raise ConfigurationError(f"{entry!r} needs a domain of yours, as *.corp.example.")
+        return f".{name}"
     if "/" not in target and read_ip(_without_brackets(target)) is None:
         return _read_name(target, entry)
     try:
@@ -377,7 +460,7 @@ def _bad_range_message(text: str, entry: str) -> str:
     try:
         meant = ip_network(text, strict=False)
     except ValueError:
-        return f"{entry!r} is not HOST:PORT or CIDR:PORT."
+        return f"{entry!r} {_NO_ENTRY}"
     if too_wide(meant):
         return _large_range_message(meant, entry)
     return f"{entry!r} has host bits set; did you mean {meant}?"

@@ -34,6 +34,7 @@ from siteatlas.errors import (
     DnsNameUnknown,
     EgressDenied,
     HttpProtocolError,
+    InputError,
     ProxyFailed,
 )
 from siteatlas.net.address import WebAddress
@@ -50,6 +51,7 @@ MAX_DEAD_NAMES = 1024
 MAX_LOOKUPS = 4
 MAX_ADDRESSES = 4
 MAX_INTERIM_ANSWERS = 8
+MAX_HEADER_CHARS = 8 * 1024
 MAX_BYTES_BEFORE_HEAD = 128 * 1024
 SMALL_READ = 16 * 1024
 LARGE_READ = 64 * 1024
@@ -198,11 +200,12 @@ class Gate(AbstractResolver):
     async def _checked(self, target: ConnectTarget) -> tuple[str, ...]:
         addresses = await self._addresses_of(target)
         try:
-            for ip in addresses:
-                self._check(target, ip)
+            if not target.is_proxy:
+                self._policy.check_records(target.host, addresses, target.port)
         except EgressDenied as denied:
             self._cache.pop(target.host, None)
-            raise _denial(target, target.host, target.port, "record") from denied
+            _, port, ip = denied.at or ("", target.port, target.host)
+            raise _denial(target, ip, port, "record") from denied
         return tuple(addresses[:MAX_ADDRESSES])
 
     def open_socket(self, info: AddrInfoType) -> socket.socket:
@@ -267,7 +270,7 @@ class Gate(AbstractResolver):
 def _denial(target: ConnectTarget | None, host: str, port: int, reason: str) -> EgressDenied:
     """The same error for every reason; the reason itself is only logged."""
     note_denial(target.host if target else host, host, port, reason)
-    denied = EgressDenied()
+    denied = EgressDenied(at=(target.host if target else host, port, host))
     if target is not None:
         target.denied = denied
     return denied
@@ -589,8 +592,9 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
 # The client sets these itself; a second opinion would break requests or their limits.
 _OURS = frozenset(
     (
-        *("accept-encoding", "connection", "content-length", "host", "if-modified-since"),
-        *("if-none-match", "range", "te", "trailer", "transfer-encoding", "upgrade", "user-agent"),
+        *("accept-encoding", "connection", "content-length", "expect", "host", "if-modified-since"),
+        *("if-none-match", "proxy-authorization", "range", "te", "trailer", "transfer-encoding"),
+        *("upgrade", "user-agent"),
     )
 )
 
@@ -599,28 +603,42 @@ _is_header_value = re.compile(r"[\x20-\x7e\t]{0,8192}").fullmatch
 
 
 def read_header_lines(lines: Iterable[str]) -> dict[str, str]:
-    """`Name: value` lines as a table; ConfigurationError names the header, never its value."""
+    """`Name: value` lines as a table; InputError names the header, never its value."""
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon:
-            raise ConfigurationError("A header is written as 'Name: value'.")
+            raise InputError("A header is written as 'Name: value'.")
         headers[name.strip()] = value.strip()
     return checked_headers(headers)
 
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """A copy of the table; ConfigurationError for what cannot or must not be sent."""
+    """A copy of the table; InputError for what cannot or must not be sent."""
+    if sum(len(name) + len(value) for name, value in headers.items()) > MAX_HEADER_CHARS:
+        raise InputError(f"The headers have more than {MAX_HEADER_CHARS:,} characters.")
+    if len({name.lower() for name in headers}) < len(headers):
+        raise InputError("A header can be given only once.")
     for name, value in headers.items():
         if not _is_header_name(name):
-            raise ConfigurationError("The header name contains an invalid character.")
+            raise InputError("The header name contains an invalid character.")
         if name.lower() in _OURS:
-            raise ConfigurationError(f"The header {name} is set by Siteatlas itself.")
+            raise InputError(f"The header {name} is set by Siteatlas itself.")
         if not _is_header_value(value):
-            raise ConfigurationError(
-                f"The value of the header {name} contains an invalid character."
-            )
+            raise InputError(f"The value of the header {name} contains an invalid character.")
     return dict(headers)
+
+
+@dataclass(frozen=True, slots=True)
+class OriginHeaders:
+    """Request headers for one origin: never sent to another, never shown."""
+
+    origin: str
+    values: Mapping[str, str] = field(repr=False)
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self.values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class PostClient(GatedClient):
         )
         self._address = address
         self._seconds = seconds
-        self._proxy = None if self._policy.is_own(address) else proxy
+        self._proxy = None if self._policy.is_listed(address.host, address.port) else proxy
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> PostResult:
         """Send a body and wait for the response; ScanError or EgressDenied if there is none."""

@@ -134,7 +134,12 @@ def error_for_status(
         return RateLimited(retry_after=retry_after)
     if status == 402:
         return _payment_required(price)
-    if status in {401, 403, 451}:
+    if status == 401:
+        return Blocked(
+            "The site requires a login (status 401). Give its scans a header: siteatlas domains "
+            "set SITE --header, or siteatlas scan --header."
+        )
+    if status in {403, 451}:
         return Blocked(f"The site blocks our requests (status {status}).")
     if status == 407:
         return ProxyFailed("The proxy requires a user name and password (status 407).")

@@ -13,7 +13,7 @@ from siteatlas.errors import SiteatlasError
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.client import HttpClient, Politeness
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.gate import DnsResolver, Proxy, Resolver, checked_headers
+from siteatlas.net.gate import DnsResolver, OriginHeaders, Proxy, Resolver, checked_headers
 from siteatlas.net.response import FetchLimits
 from siteatlas.scanner.crawl.document import SiteHosts
 from siteatlas.scanner.crawl.readers import RemoteReaders
@@ -178,11 +178,12 @@ class SitemapAnalyzer:
                 await scan
 
     async def probe_documents(
-        self, site: WebAddress, urls: Iterable[str]
+        self, site: WebAddress, urls: Iterable[str], headers: OriginHeaders | None = None
     ) -> AsyncGenerator[DocumentProbe, None]:
         """Request documents of a site one after another without reading them."""
         async with self._create_client(site) as client:
             client.on_redirect = SiteHosts(site.host).follow_redirect
+            client.site_headers = headers
             for url in urls:
                 yield await probe_document(client, url)
 

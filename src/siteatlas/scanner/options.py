@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from siteatlas.errors import InputError
+from siteatlas.net.gate import OriginHeaders
 from siteatlas.scanner.events import ChildLink, SitemapType, Validators
 from siteatlas.scanner.problem_codes import ProblemCode
 
@@ -104,7 +105,7 @@ class ScanOptions:
     scan has stored. `only_document` scans exactly that sitemap and its children.
     `manual_documents` are sitemaps that a person named earlier; they are read in addition to what
     the site names. `robots_sitemaps` False passes over the Sitemap lines of robots.txt.
-    `child_filter` chooses which children of indexes are read.
+    `child_filter` chooses which children of indexes are read. `headers` go to one origin.
     `find_duplicates` notes URLs that a document lists twice, for about a fifteenth more time;
     the recorder knows already.
     """
@@ -121,6 +122,7 @@ class ScanOptions:
     robots_sitemaps: bool = True
     find_duplicates: bool = False
     child_filter: ChildFilter | None = None
+    headers: OriginHeaders | None = None
 
 
 class KnownDocument(NamedTuple):

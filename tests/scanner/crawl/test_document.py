@@ -84,7 +84,7 @@ def test_reads_all_values_of_an_entry():
 )
 @pytest.mark.parametrize("chunk", [1, 11, 65536])
 def test_reads_both_urls_of(content, chunk):
-    document = read(pieces(content, chunk), min_chunk_bytes=0)
+    document = read(pieces(content, chunk), block_bytes=0)
     assert (document.urls, document.error_code) == ([ONE, TWO], None)
 
 
@@ -246,7 +246,7 @@ def test_reads_extensions_even_when_their_prefix_is_not_declared():
 @pytest.mark.parametrize("chunk", [1, 65536])
 def test_mends_and_counts(loc, url, problems, chunk):
     content = urlset(f"<url><loc>{loc}</loc></url>")
-    document = read(pieces(content, chunk), min_chunk_bytes=0)
+    document = read(pieces(content, chunk), block_bytes=0)
     assert (document.urls, document.error_code) == ([url], None)
     assert document.problems == problems
 
@@ -363,7 +363,7 @@ def read_without_keeping(wire: bytes, **options):
 @example(b"<urlset><![CDATA[", 3)
 @example(b"\x1f\x8b\x08\x00", 1)
 def test_no_bytes_make_the_reader_fail_otherwise_than_with_a_scan_error(content, chunk):
-    read(pieces(content, chunk), min_chunk_bytes=0)
+    read(pieces(content, chunk), block_bytes=0)
 
 
 FRAGMENTS = st.sampled_from(
@@ -393,4 +393,4 @@ FRAGMENTS = st.sampled_from(
 @given(st.lists(FRAGMENTS, max_size=40), st.integers(1, 60))
 def test_no_shuffled_xml_makes_the_reader_fail_otherwise_than_with_a_scan_error(parts, chunk):
     content = urlset("".join(parts))
-    read(pieces(content, chunk), min_chunk_bytes=0)
+    read(pieces(content, chunk), block_bytes=0)

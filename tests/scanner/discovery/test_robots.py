@@ -303,3 +303,18 @@ def test_what_a_path_costs_does_not_depend_on_the_number_of_rules():
     for number in range(50):
         hostile.allows(f"/sitemap{number}.xml")
     measured(time.process_time() - started, 0.3)
+
+
+def test_robots_txt_cannot_disallow_itself():
+    robots = parse_robots(b"User-agent: *\nDisallow: /\n")
+    assert robots.allows(AGENT, "/robots.txt")
+    assert robots.rule_for(AGENT, "/robots.txt") is None
+    assert not robots.allows(AGENT, "/robots.txt.gz")
+
+
+def test_the_tags_of_a_robots_txt_that_is_a_web_page_are_no_part_of_its_values():
+    lines = ["User-agent: *<br>", "Disallow: /x<BR>", "Sitemap: https://a.example/s.xml<br />"]
+    robots = parse_robots("\n".join(lines).encode())
+    assert robots.sitemaps == ("https://a.example/s.xml",)
+    assert not robots.allows(AGENT, "/x")
+    assert robots.allows(AGENT, "/y")

@@ -25,6 +25,7 @@ from siteatlas.errors import (
     EncodingUnsupported,
     GzipCorrupt,
     GzipMembers,
+    HeaderNotSent,
     HtmlInstead,
     HttpNotFound,
     NoSitemap,
@@ -145,6 +146,7 @@ class SiteScan:
     def _open_client(self, origin: WebAddress) -> HttpClient:
         client = self._client_factory(origin)
         client.on_redirect = self._crawl.frontier.hosts.follow_redirect
+        client.site_headers = self._options.headers
         return client
 
     def _origin_search(
@@ -375,7 +377,7 @@ class GuessBudget:
 # If most guesses fail with one of these, it is an error of the site.
 SITE_FAULTS = (
     *(Blocked, ConnectionFailed, DnsError, PaymentRequired, ServerError, Timeout, TlsError),
-    *(RedirectInvalid, RedirectLoop, TooManyRedirects),
+    *(HeaderNotSent, RedirectInvalid, RedirectLoop, TooManyRedirects),
 )
 
 
@@ -395,7 +397,7 @@ def most_specific_error(
     of_named = next((error for error in named if not isinstance(error, HttpNotFound)), None)
     if isinstance(of_named, EgressDenied):
         # It is the named sitemap that is denied, not the site.
-        of_named = EgressDenied(NAMED_REFUSED)
+        of_named = EgressDenied(NAMED_REFUSED, at=of_named.at)
     return (
         of_named
         or _site_error(guessed)

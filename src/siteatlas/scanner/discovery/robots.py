@@ -98,7 +98,8 @@ class AgentRules:
 
     def rule_for(self, path: str) -> Rule | None:
         """The rule that decides on a path (with its query); None when no rule covers it."""
-        return self._rules.match(path)
+        # RFC 9309, 2.2.2: itself it cannot disallow.
+        return None if path == "/robots.txt" else self._rules.match(path)
 
     def allows(self, path: str) -> bool:
         """Whether the agent may fetch a path."""
@@ -222,7 +223,9 @@ _is_url = re.compile(r"https?://\S+", re.IGNORECASE).fullmatch
 
 def _parse_directives(content: bytes) -> Iterator[Directive]:
     for number, line in enumerate(_split_lines(_text(_whole_lines(content))), start=1):
-        statement = line[: 16 * 1024].partition("#")[0].replace("\x00", "").strip()
+        # Some are web pages, with `<br>` at the end of a line.
+        statement = line[: 16 * 1024].partition("#")[0].partition("<")[0]
+        statement = statement.replace("\x00", "").strip()
         # The URL of a sitemap without a key, as crawler-commons accepts it.
         if _is_url(statement) and "sitemap" in statement.lower():
             yield Directive(number, "sitemap", statement)
