@@ -15,6 +15,8 @@ RUN groupadd --gid 10001 siteatlas \
     && install -d -o 10001 -g 10001 -m 0700 /data
 COPY requirements.lock /tmp/
 RUN python -m pip install --no-cache-dir --require-hashes -r /tmp/requirements.lock
+COPY scripts/check_domain_sitemaps.py /opt/siteatlas/scripts/
+COPY scripts/sitemap_scheduler /opt/siteatlas/scripts/sitemap_scheduler
 COPY --from=build /build/dist/*.whl /tmp/
 RUN python -m pip install --no-cache-dir --no-deps /tmp/*.whl && rm /tmp/*.whl /tmp/requirements.lock
 
