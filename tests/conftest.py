@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+from hypothesis import settings
 
 from tests.fixtures import timings
 from tests.fixtures.application import app, client, cut_off_app, cut_off_client
@@ -47,6 +48,9 @@ PROCESS_FOLDERS = {"acceptance", "browser", "database", "faults"}
 # More of them have something in common.
 FEW_FAILURES = 10
 refused_addresses: list[str] = []
+# No test fails because a machine is slow.
+settings.register_profile("siteatlas", deadline=None)
+settings.load_profile("siteatlas")
 
 
 def is_local(connection: socket.socket, address: tuple[object, ...]) -> bool:

@@ -23,7 +23,8 @@ NONSENSE: list[tuple[Any, dict[str, Any], str]] = [
     ("example.com", {"strict": "yes"}, "strict must be True or False"),
     ("example.com", {"probe": "half"}, "probe must be"),
     ("example.com", {"probe": ["auto"]}, "probe must be"),
-    ("example.com", {"allow": ["foo"]}, "allow: 'foo' is not HOST:PORT"),
+    ("example.com", {"allow": ["a b"]}, "allow: 'a b' does not name a host"),
+    ("example.com", {"allow": ["::1:80"]}, r"'::1:80' is not HOST\[:PORT\]"),
     ("example.com", {"allow": "10.0.0.0/4:80"}, "allow: '10.0.0.0/4:80' is too large"),
     ("example.com", {"allow": [5]}, "allow must be"),
     ("example.com", {"allow": b"a:1"}, "allow must be"),
@@ -63,6 +64,18 @@ def test_what_the_setting_accepts_as_user_agent_the_library_accepts_too(user_age
     # The address is looked at after all other values.
     with pytest.raises(EgressDenied):
         next(scan_sync("http://127.0.0.1", user_agent=user_agent))
+
+
+def test_a_refused_host_is_named_with_what_allows_it():
+    with pytest.raises(EgressDenied, match=r"^127.0.0.1: .*not a public.*allow=\['127.0.0.1'\]$"):
+        scan_sync("http://127.0.0.1")
+
+
+def test_the_allow_list_of_the_environment_is_for_the_library_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SITEATLAS_EGRESS_ALLOW", "127.0.0.1:1")
+    assert scan_sync("http://127.0.0.1:1", allow=["127.0.0.1:2"]).report.status == "processing"
+    with pytest.raises(EgressDenied):
+        scan_sync("http://127.0.0.1:3")
 
 
 def test_the_setting_and_the_library_agree_on_the_longest_user_agent():

@@ -13,7 +13,7 @@ import logging
 from siteatlas.logs import configure_logging, get_logger, job_context
 
 log = get_logger("net")
-log.warning("before_configuration")
+log.info("before_configuration")
 configure_logging("warning", "json")
 log.info("below_the_level")
 log.debug("far_below_the_level")
@@ -76,3 +76,25 @@ def test_a_program_that_configured_structlog_itself_gets_our_events():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert json.loads(result.stdout) == {"event": "seen", "n": 1}
+
+
+@pytest.mark.slow
+def test_warnings_reach_a_program_that_only_configures_the_standard_library():
+    program = (
+        "import logging\n"
+        "logging.basicConfig(format='%(levelname)s %(name)s %(message)s')\n"
+        "from siteatlas.logs import get_logger, job_context\n"
+        "log = get_logger('processor')\n"
+        "log.info('unseen')\n"
+        "with job_context(domain='a.example'):\n"
+        "    log.warning('job_not_found', job_id='7')\n"
+        "try:\n    1 / 0\nexcept ZeroDivisionError:\n    log.exception('crashed')"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    warning, error, *trace = result.stderr.splitlines()
+    assert warning == "WARNING siteatlas.processor job_not_found domain=a.example job_id=7"
+    assert error == "ERROR siteatlas.processor crashed"
+    assert trace[-1] == "ZeroDivisionError: division by zero"
+    assert result.stdout == ""

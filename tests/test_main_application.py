@@ -136,7 +136,7 @@ async def test_another_server_makes_the_application_from_the_environment(
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("SITEATLAS_PROXY", "proxy:3128"), ("SITEATLAS_EGRESS_ALLOW", "nowhere")]
+    ("name", "value"), [("SITEATLAS_PROXY", "proxy:3128"), ("SITEATLAS_EGRESS_ALLOW", "nowhere:x")]
 )
 def test_a_setting_that_another_server_cannot_use_is_named(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch

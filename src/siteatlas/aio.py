@@ -224,6 +224,50 @@ class Quota:
             del self._taken_by[holder]
 
 
+class WaitingQuota(Quota):
+    """A quota whose holders wait for a place, in the order in which they came."""
+
+    def __init__(self, total: int, per_user: int, waiting: Quota) -> None:
+        super().__init__(total, per_user)
+        self.waiting = waiting
+        self._queue: dict[asyncio.Future[None], UUID] = {}
+
+    @asynccontextmanager
+    async def place(self, holder: UUID, seconds: float) -> AsyncIterator[None]:
+        """Hold a place; TimeoutError if there is none in time, or if too many wait already."""
+        if self.has_room(holder):
+            self._count(holder, 1)
+        else:
+            await self._wait(holder, seconds)
+        try:
+            yield
+        finally:
+            self._pass_on(holder)
+
+    async def _wait(self, holder: UUID, seconds: float) -> None:
+        if not self.waiting.has_room(holder):
+            raise TimeoutError
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue[ready] = holder
+        try:
+            with self.waiting.taken_by(holder):
+                async with asyncio.timeout(seconds):
+                    await ready
+        except BaseException:
+            if self._queue.pop(ready, None) is None:
+                self._pass_on(holder)
+            raise
+
+    def _pass_on(self, holder: UUID) -> None:
+        """Give a place back, and each that is free to the first who may have it."""
+        self._count(holder, -1)
+        for ready, waiting in list(self._queue.items()):
+            if self.has_room(waiting) and not ready.done():
+                del self._queue[ready]
+                self._count(waiting, 1)
+                ready.set_result(None)
+
+
 AnswerT = TypeVar("AnswerT")
 
 

@@ -152,7 +152,7 @@ class TooManyStreams(TooManyRequests):
 
 
 class TooManyExports(TooManyRequests):
-    """Too many Parquet exports are running. Wait until one has ended, or use another format."""
+    """Too many exports and expensive reads are running. Wait until one has ended."""
 
     code = "too_many_exports"
 
@@ -202,6 +202,12 @@ class LengthAmbiguous(RequestMalformed):
     """The request has both Content-Length and Transfer-Encoding. Send only one of them."""
 
     code = "length_ambiguous"
+
+
+class SessionAmbiguous(RequestMalformed):
+    """The request has two session cookies. Delete the cookies of this host and log in again."""
+
+    code = "session_ambiguous"
 
 
 class TargetTooLong(InputError):
@@ -322,9 +328,16 @@ class AddressScheme(AddressError):
 
 
 class EgressDenied(AddressError):
-    """Connections to this address are not allowed."""
+    """Connections to this address are not allowed.
+
+    `at` is the host, port and IP address that was refused: for the operator, not for responses.
+    """
 
     code = "egress_denied"
+
+    def __init__(self, message: str | None = None, at: tuple[str, int, str] | None = None) -> None:
+        super().__init__(message)
+        self.at = at
 
 
 class TooManyConnections(SiteatlasError):
@@ -464,6 +477,12 @@ class BindRefused(ConfigurationError):
     """Without an access key, the service listens on loopback addresses only."""
 
     code = "bind_refused"
+
+
+class LastAdminKey(ConflictError):
+    """This is the last active key with the scope admin. Create another one before revoking it."""
+
+    code = "last_admin_key"
 
 
 class PortTaken(ConfigurationError):
@@ -753,7 +772,7 @@ class ProxyFailed(ScanError):
 
 
 class TlsError(ScanError):
-    """The site's certificate is not trusted."""
+    """The site's certificate is not trusted. SSL_CERT_FILE names a file of the CAs to trust."""
 
     code = "tls_error"
 
@@ -813,6 +832,12 @@ class TooManyRedirects(ScanError):
     """The site redirects more than five times in a row."""
 
     code = "too_many_redirects"
+
+
+class HeaderNotSent(ScanError):
+    """The site leads to another origin than the one that its request headers are for."""
+
+    code = "header_not_sent"
 
 
 class ForeignHostLimit(ScanError):

@@ -31,6 +31,7 @@ from typing import Any, Literal, get_args
 from siteatlas.aio import LoopLocal
 from siteatlas.errors import (
     ConfigurationError,
+    EgressDenied,
     InputError,
     PartialScan,
     SiteatlasError,
@@ -45,6 +46,7 @@ from siteatlas.scanner.options import ChildFilter, ScanOptions
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import listed_texts
 from siteatlas.scanner.report import ReportBuilder, ScanReport
+from siteatlas.settings import load_settings
 
 __all__ = [
     "AsyncScan",
@@ -91,8 +93,8 @@ def scan(
 
     Reading them raises a SiteatlasError with the true reason when not one sitemap could be read.
     When some could not be read completely, a PartialScanWarning comes after the last entry, or
-    PartialScan is raised if `strict`. `allow` names hosts of your own as HOST:PORT; they may be
-    private and are read without a pause.
+    PartialScan is raised if `strict`. `allow` names hosts of your own as HOST or HOST:PORT, beside
+    those in SITEATLAS_EGRESS_ALLOW; they may be private and are read without a pause.
 
     Of the children of an index, only those are read whose addresses match one of the patterns
     `sitemaps`, if any, and none of `skip_sitemaps`, and whose `lastmod`, if any, is not before
@@ -202,7 +204,7 @@ class PartialScanWarning(UserWarning):
 
 
 async def _scan_entries(call: ScanCall, builder: ReportBuilder) -> AsyncGenerator[Entry, None]:
-    with _report_outcome(builder):
+    with _report_outcome(builder, call):
         async with aclosing(_scan_events(call)) as events:
             async for event in events:
                 builder.observe(event)
@@ -213,7 +215,7 @@ async def _scan_entries(call: ScanCall, builder: ReportBuilder) -> AsyncGenerato
 
 
 def _scan_sync_entries(call: ScanCall, builder: ReportBuilder) -> Generator[Entry, None, None]:
-    with _report_outcome(builder), closing(_ThreadedScan(call)) as reading:
+    with _report_outcome(builder, call), closing(_ThreadedScan(call)) as reading:
         for event in reading.events():
             builder.observe(event)
             if isinstance(event, EntriesRead):
@@ -237,9 +239,13 @@ def _entries_of_event(event: EntriesRead) -> list[Entry]:
 
 
 @contextmanager
-def _report_outcome(builder: ReportBuilder) -> Iterator[None]:
+def _report_outcome(builder: ReportBuilder, call: ScanCall) -> Iterator[None]:
     try:
         yield
+    except EgressDenied as denied:
+        error = _explained(denied, call.policy, call.address)
+        builder.report.fail(error)
+        raise error from denied
     except SiteatlasError as error:
         builder.report.fail(error)
         raise
@@ -365,7 +371,10 @@ def check_call(
     _check_user_agent(user_agent)
     address = parse_site(site)
     policy = _allow_policy(allow)
-    policy.check(address)
+    try:
+        policy.check(address)
+    except EgressDenied as denied:
+        raise _explained(denied, policy, address) from denied
     if only and address.is_site_root:
         raise InputError("only=True needs the address of a sitemap, not of a site.")
     document = address.url if only else None
@@ -419,9 +428,18 @@ def _since_time(since: object) -> datetime | None:
     return datetime(since.year, since.month, since.day, tzinfo=UTC)
 
 
+def _explained(denied: EgressDenied, policy: EgressPolicy, site: WebAddress) -> EgressDenied:
+    """The error with the host, and what to write to allow it."""
+    why, entry = policy.explain(denied, site)
+    advice = f" If it is yours: allow=[{entry!r}]" if entry else ""
+    message = f"{site.domain}: {denied.message.removesuffix('.')}: {why}{advice}"
+    return EgressDenied(message, at=denied.at)
+
+
 def _allow_policy(allow: object) -> EgressPolicy:
     hosts = _text_list("allow", allow, "127.0.0.1:8000")
+    usual = EgressPolicy.from_text(load_settings().settings.egress_allow)
     try:
-        return EgressPolicy().with_allowed(*hosts)
+        return usual.with_allowed(*hosts)
     except ConfigurationError as error:
         raise InputError(f"allow: {error.message}") from error

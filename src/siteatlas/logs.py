@@ -1,8 +1,8 @@
 """Structured logging: an event name and its values, as text for people or as JSON for programs.
 
 Each package has a logger and defines its own events. `configure_logging` sends them, and what
-libraries log, to one stream. Nothing is logged before that, because structlog would print on the
-stdout of a program that uses Siteatlas as a library.
+libraries log, to one stream. Before that, only warnings and errors are logged, with `logging`:
+structlog would print on the stdout of a program that uses Siteatlas as a library.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class ComponentLogger:
     """The logger of one package: an event name and its values, never formatted text."""
 
     def __init__(self, component: str) -> None:
+        self._component = component
         # Follows the configuration of structlog at the time of each event.
         self._logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
             None, wrapper_class=structlog.stdlib.BoundLogger, logger_factory_args=(component,)
@@ -53,16 +54,29 @@ class ComponentLogger:
         """Log an event that an operator may have to look at."""
         if structlog.is_configured():
             self._logger.warning(event, **values)
+        else:
+            self._log_plainly(logging.WARNING, event, values)
 
     def error(self, event: str, **values: Any) -> None:
         """Log a failure."""
         if structlog.is_configured():
             self._logger.error(event, **values)
+        else:
+            self._log_plainly(logging.ERROR, event, values)
 
     def exception(self, event: str, **values: Any) -> None:
         """Log a failure with the traceback of the exception that is being handled."""
         if structlog.is_configured():
             self._logger.exception(event, **values)  # noqa: LOG004 the caller handles one
+        else:
+            self._log_plainly(logging.ERROR, event, {"exc_info": True} | values)
+
+    def _log_plainly(self, level: int, event: str, values: dict[str, Any]) -> None:
+        values = structlog.contextvars.get_contextvars() | values
+        exc_info = values.pop("exc_info", None)
+        text = " ".join([event, *(f"{key}={value}" for key, value in values.items())])
+        name = f"siteatlas.{self._component}"
+        logging.getLogger(name).log(level, "%s", clean_text(text), exc_info=exc_info)
 
 
 def job_context(**values: Any) -> AbstractContextManager[None]:

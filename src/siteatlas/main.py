@@ -100,7 +100,7 @@ def _middleware(settings: Settings, control: AccessControl) -> list[Middleware]:
     """The layers around the routes, the outermost first."""
     return [
         Middleware(RequestMetrics),
-        Middleware(SecurityHeaders),
+        Middleware(SecurityHeaders, over_tls=settings.public_url.startswith("https:")),
         # Around the boundary, so that pages of allowed origins can read its error responses.
         *cross_origin_headers(settings.cors_origins),
         Middleware(RequestBoundary),
@@ -162,11 +162,12 @@ async def _run_scheduler_in_lifespan(context: ApiContext) -> AsyncIterator[None]
     scheduler = SitemapScheduler(context.settings, context.policy)
     await scheduler.start()
     context.wake, context.reschedule = scheduler.wake, scheduler.reschedule
+    context.drain = scheduler.drain
     context.scheduler_is_alive = lambda: scheduler.is_alive
     try:
         yield
     finally:
-        context.wake = context.reschedule = context.scheduler_is_alive = None
+        context.wake = context.reschedule = context.scheduler_is_alive = context.drain = None
         await scheduler.shutdown()
 
 

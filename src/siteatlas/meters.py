@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -50,6 +50,8 @@ class Meters:
     webhook_attempts: Counter[str] = field(default_factory=Counter)
     loop_lag_seconds: float = 0.0
     longest_loop_lag_seconds: float = 0.0
+    clock: Callable[[], float] = time.monotonic
+    disk_full_until: float = 0.0
     heartbeat_at: float | None = None
     polled_at: float | None = None
     fetch_duration: Histogram = field(

@@ -1,11 +1,14 @@
-"""The Python process itself: tuning of garbage collection, and its limit on client connections."""
+"""The Python process and its machine: garbage collection, client connections, the boot id."""
 
 from __future__ import annotations
 
 import gc
 import resource
+from functools import cache
+from pathlib import Path
 
-COLLECT_AFTER = (2_000, 10, 100)
+# Scans leave thousands of objects in reference cycles, which only a full collection finds.
+COLLECT_AFTER = (2_000, 10, 10)
 # Sites, the database and files need the rest.
 FILES_PER_CONNECTION = 2
 
@@ -20,6 +23,15 @@ def freeze_startup_objects() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
+
+
+@cache
+def boot_id() -> str | None:
+    """What differs after each start of this machine; None where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return None
 
 
 def connection_limit(wanted: int) -> int:

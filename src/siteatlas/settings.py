@@ -31,6 +31,8 @@ MAX_INTERVAL_HOURS = 8760
 # URLs that one scan stores, at most.
 MAX_PAGES = 50_000_000
 DEFAULT_MAX_ATTEMPTS = 5
+# The trusted proxy that connects to the Unix socket of the service.
+UNIX_PROXY = "unix"
 
 
 class Secret:
@@ -227,10 +229,11 @@ def web_origins(text: str) -> str:
 
 
 def network_list(text: str) -> str:
-    """The value of a text setting, if it lists IP addresses or networks."""
+    """The value of a text setting, if it lists IP addresses or networks, or `unix`."""
     for part in filter(None, map(str.strip, text.split(","))):
         try:
-            ip_network(part)
+            if part != UNIX_PROXY:
+                ip_network(part)
         except ValueError as error:
             raise ValueError(f"{part!r} is neither an IP address nor a network") from error
     return text
@@ -310,7 +313,8 @@ class Settings:
         env="SITEATLAS_TRUSTED_PROXIES",
         description=(
             "Reverse proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are used: a "
-            "comma-separated list of IP addresses or networks. Those of others are ignored."
+            "comma-separated list of IP addresses or networks; `unix` stands for programs that "
+            "connect to `SITEATLAS_SOCKET`. Those of others are ignored."
         ),
     )
     cors_origins: str = setting(
@@ -355,6 +359,15 @@ class Settings:
         env="SITEATLAS_MAX_QUEUED_SCANS",
         description="Maximum number of pending jobs per user. Not in local mode.",
     )
+    exports_per_user: int = setting(
+        Integer(1, 1_000),
+        4,
+        env="SITEATLAS_EXPORTS_PER_USER",
+        description=(
+            "Maximum number of exports and expensive reads of a user at the same time, per "
+            "process; 16 of all users. Others wait for up to a minute."
+        ),
+    )
     keep_audit_days: float = setting(
         RETENTION_DAYS,
         365,
@@ -394,6 +407,15 @@ class Settings:
     )
     port: int = setting(
         Integer(0, MAX_PORT), 8000, env="SITEATLAS_PORT", description="Port to listen on."
+    )
+    socket: Path | None = setting(
+        FilePath(),
+        None,
+        env="SITEATLAS_SOCKET",
+        description=(
+            "Unix socket to listen on instead of `SITEATLAS_HOST` and `SITEATLAS_PORT`, for a "
+            "proxy on the same machine. Its owner and group may connect."
+        ),
     )
     metrics_host: str = setting(
         Text(),
@@ -492,8 +514,8 @@ class Settings:
         "",
         env="SITEATLAS_EGRESS_ALLOW",
         description=(
-            "Private targets that may be contacted: a comma-separated list of HOST:PORT or "
-            "CIDR:PORT."
+            "Private targets that may be contacted: a comma-separated list of HOST[:PORT], "
+            "*.DOMAIN[:PORT] or CIDR[:PORT]."
         ),
     )
     proxy: Secret | None = setting(
@@ -546,8 +568,8 @@ class Settings:
         60,
         env="SITEATLAS_REMOVAL_CONFIRM_MINUTES",
         description=(
-            "Minutes after which a second read that misses a URL proves that it was removed, where "
-            "one complete scan is not enough."
+            "Minutes after which a later scan that misses a URL again proves that it was removed, "
+            "where one complete scan is not enough."
         ),
     )
     removal_hold_days: float = setting(

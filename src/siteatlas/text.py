@@ -103,6 +103,13 @@ _FORMULA = re.compile(
 _ORDINARY = re.compile(rf"https?://[^\"{DISRUPTIVE}]*+")
 
 
+def site_in_line(line: str | bytes) -> str | None:
+    """The site that a line of a list names; None for a blank line or a comment."""
+    text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
+    text = text.removeprefix("\ufeff").partition(" #")[0].strip()
+    return text if text and not text.startswith("#") else None
+
+
 def csv_cell(text: str) -> str:
     if not text or _ORDINARY.fullmatch(text):
         return f'"{text}"'

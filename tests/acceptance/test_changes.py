@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,18 @@ async def test_the_changes_since_a_time_are_printed_below_their_scans(
     assert older.stdout.splitlines()[1:] == [
         "  + https://old.example/0",
         "  + https://old.example/1",
+    ]
+
+
+async def test_a_failed_scan_has_its_time_and_its_reason(database: Database, machine: Machine):
+    async with transaction() as session:
+        domain = await add_domain(session)
+        await add_event(session, domain, "scan_failed", data={"error_code": "no_sitemap"})
+    heading, *lines = machine.run("changes").stdout.splitlines()
+    assert re.fullmatch(r"example\.com, \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ, feed number 1", heading)
+    assert lines == [
+        "  ! scan_failed",
+        "      no_sitemap: No sitemap was found in robots.txt or at the common paths.",
     ]
 
 
@@ -219,6 +232,25 @@ async def test_a_site_says_what_its_last_scan_changed_and_what_is_held(
         line for line in shown.stdout.splitlines() if line.startswith("last_scan_changes")
     )
     assert machine.json("domains", "show", "example.com")["last_scan_changes"] == {"added": 2}
+
+
+async def test_the_list_of_sites_says_why_a_scan_failed_or_is_partial(
+    database: Database, machine: Machine
+):
+    async with transaction() as session:
+        await add_domain(
+            session, "a.example", last_scan_status="failed", last_error_code="no_sitemap"
+        )
+        domain = await add_domain(session, "b.example", last_scan_status="partial")
+        reasons = ["server_error", "truncated"]
+        await add_published_scan(session, domain, partial=True, reasons=reasons)
+        await add_domain(session, "c.example", last_scan_status="completed")
+    failed, partial, completed = machine.run("domains", "list").stdout.splitlines()[1:]
+    assert "No sitemap was found in robots.txt or at the common paths." in failed
+    assert "The site returned a server error. (1 more: siteatlas jobs show)" in partial
+    assert completed.split()[3:6] == ["0", "completed", "-"]
+    listed = machine.json("domains", "list")["items"]
+    assert [site["reasons"] for site in listed] == [[], reasons, []]
 
 
 async def test_the_creator_of_a_site_is_shown_by_name(database: Database, machine: Machine):

@@ -110,6 +110,7 @@ async def test_the_suffix_of_the_file_is_its_format_unless_one_is_given(
     result = machine.run("export", "example.com", "-o", name, *options)
     assert result.returncode == 0, result.stderr
     assert (tmp_path / name).read_bytes().startswith(start)
+    assert f"Exported 4 rows to {name}, complete as of feed number 0" in result.stderr
 
 
 async def test_csv_goes_to_stdout_with_filters(database: Database, machine: Machine):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from siteatlas.cli.hosting.connections import CREATE_KEY, NO_ADMIN_KEY
@@ -187,3 +188,52 @@ def test_a_file_without_a_key_is_refused(machine: Machine, tmp_path: Path, conte
     result = refused(deployed)
     assert result.returncode == 2
     assert "siteatlas keys generate" in result.stderr
+
+
+def test_behind_a_unix_socket_only_the_proxy_names_the_client(machine: Machine, tmp_path: Path):
+    path = tmp_path / "service.sock"
+    open_to_all = machine.run("serve", "--uds", str(path), "--no-scheduler")
+    assert open_to_all.returncode == 2
+    assert CREATE_KEY in open_to_all.stderr
+    key = create(machine, "--scope", "admin")
+    proxied = Machine(machine.data_dir, {**machine.extra, "SITEATLAS_TRUSTED_PROXIES": "unix"})
+    with served(proxied, "--uds", str(path)) as address:
+        assert address == f"unix:{path}"
+        transport = httpx.HTTPTransport(uds=str(path))
+        headers = {"Authorization": f"Bearer {key}", "X-Forwarded-For": "192.0.2.7"}
+        with httpx.Client(transport=transport, base_url="http://localhost") as client:
+            made = client.post(
+                "/api/v3/keys", json={"name": "bob", "scopes": ["read"]}, headers=headers
+            )
+            assert made.status_code == 201
+            audit = client.get("/api/v3/audit", headers=headers).json()["items"]
+            assert audit[0]["address"] == "192.0.2.7"
+            assert client.get(JOBS).status_code == 401
+
+
+def test_a_key_file_is_written_for_its_owner_and_never_overwritten(
+    machine: Machine, tmp_path: Path
+):
+    file = tmp_path / "admin.key"
+    assert machine.run("keys", "generate", "--output", str(file)).returncode == 0
+    key = file.read_text(encoding="utf-8").strip()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    again = machine.run("keys", "generate", "--output", str(file))
+    assert (again.returncode, again.stdout) == (1, "")
+    assert file.read_text(encoding="utf-8").strip() == key
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o644, True)])
+def test_a_key_file_that_others_can_read_is_warned_about(
+    machine: Machine, tmp_path: Path, mode: int, warned: bool
+):
+    file = tmp_path / "admin.key"
+    machine.run("keys", "generate", "--output", str(file))
+    file.chmod(mode)
+    deployed = Machine(machine.data_dir, {**machine.extra, "SITEATLAS_ADMIN_KEY_FILE": str(file)})
+    with deployed.process("serve", "--port", "0", "--no-scheduler") as started:
+        assert started.stdout is not None
+        started.stdout.readline()
+        started.terminate()
+        assert started.stderr is not None
+        assert (f"chmod o-r {file}" in started.stderr.read()) is warned

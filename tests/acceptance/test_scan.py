@@ -396,3 +396,15 @@ def test_a_scan_needs_neither_database_nor_web_framework():
     heavy = {"sqlalchemy", "alembic", "asyncpg", "fastapi", "starlette", "uvicorn", "apscheduler"}
     heavy.add("prometheus_client")
     assert not heavy & set(loaded.stdout.split())
+
+
+def test_a_refused_redirect_is_one_message_without_log_lines(machine: Machine):
+    with running_site({}) as inside, running_site({}) as site:
+        headers = {"Location": f"{inside.base}/robots.txt"}
+        site.otherwise = lambda _: web.Response(status=302, headers=headers)
+        result = machine.run("scan", site.base, "--allow", site.host_port)
+    refused, advice = result.stderr.splitlines()[-2:]
+    assert refused.startswith(f"siteatlas: egress_denied: {site.base}: ")
+    assert f"{inside.host_port}: it is not a public address." in refused
+    assert advice.endswith(f"--allow {inside.host_port}")
+    assert "[warning" not in result.stderr

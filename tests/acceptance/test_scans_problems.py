@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from siteatlas.cli.terminal.lines import meaning_of
+from siteatlas.cli.terminal.lines import plain_meaning
 from siteatlas.storage.embedded.server import EmbeddedServer
 from tests.fixtures.commands import Machine
 from tests.fixtures.documents import urlset
@@ -31,10 +31,10 @@ def site() -> Iterator[SiteServer]:
 
 def groups(site: SiteServer, remark: str = "") -> list[str]:
     return [
-        f"duplicate_url: {meaning_of('duplicate_url')}",
+        f"duplicate_url: {plain_meaning('duplicate_url')}",
         f"  1 in {site.base}/s.xml{remark}",
         f"    {site.base}/1",
-        f"lastmod_invalid: {meaning_of('lastmod_invalid')}",
+        f"lastmod_invalid: {plain_meaning('lastmod_invalid')}",
         f"  1 in {site.base}/s.xml{remark}",
         f"    entry 1: {site.base}/1  'yesterday'",
     ]

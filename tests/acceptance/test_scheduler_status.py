@@ -23,8 +23,8 @@ LONG_AGO = NOW - timedelta(minutes=10)
 
 
 def report(name: str, tick: datetime) -> WorkerReport:
-    ticks = {"last_tick_at": tick, "next_tick_at": tick + timedelta(minutes=5)}
-    return WorkerReport(name, "host", 1, "0.1", slots=4, running=0, **ticks)
+    following = tick + timedelta(minutes=5)
+    return WorkerReport(name, "host", 1, "0.1", 4, 0, tick, following)
 
 
 async def kill(name: str) -> None:

@@ -40,25 +40,27 @@ def scripts(machine: Machine, project: Path) -> Scripts:
     return Scripts(machine, project / "scripts")
 
 
-def submit(machine: Machine, site: DemoSite) -> dict[str, str]:
+def submit(machine: Machine, site: DemoSite, max_pages: int = 100) -> dict[str, str]:
     """POST to a service that runs no jobs itself; the job still waits when it has gone."""
     with machine.service("--no-scheduler") as service:
-        body = {"base_url": site.base_url, "max_pages": 5000}
+        body = {"base_url": site.base_url, "max_pages": max_pages}
         submitted: dict[str, str] = service.request_json(SCAN, body)
         assert service.request_json(submitted["status_url"])["status"] == "pending"
         return submitted
 
 
 def records(lines: list[str]) -> list[dict[str, str]]:
-    """The sitemaps of `check_domain_sitemaps.py`, each with its eight labels."""
-    assert (len(lines) - 1) % 8 == 0
-    blocks = [lines[first : first + 8] for first in range(1, len(lines), 8)]
-    return [dict(line[2:].split(": ", 1) for line in block) for block in blocks]
+    """The sitemaps of `check_domain_sitemaps.py`, each with its labels."""
+    found: list[dict[str, str]] = []
+    for line in lines[1:]:
+        if line.startswith("- "):
+            found.append({})
+        label, value = line[2:].split(": ", 1)
+        found[-1][label] = value
+    return found
 
 
-@pytest.mark.criterion(
-    "content-stored", "script-add-check-process", "submit-then-list", "submit-process-check"
-)
+@pytest.mark.criterion("script-add-check-process", "submit-then-list", "submit-process-check")
 @pytest.mark.full
 def test_a_submit_by_http_is_listed_processed_and_shown_with_its_values(
     scripts: Scripts, machine: Machine, sites: Sites
@@ -73,7 +75,7 @@ def test_a_submit_by_http_is_listed_processed_and_shown_with_its_values(
         f"ID: {int(number)}",
         f"UUID: {submitted['job_id']}",
         "Status: pending",
-        f"Result Data: {{'domain': '{site.host_port}', 'max_pages': 5000}}",
+        f"Result Data: {{'domain': '{site.host_port}', 'max_pages': 100}}",
         f"Domain found: {site.host_port}",
     ]
 
@@ -89,8 +91,29 @@ def test_a_submit_by_http_is_listed_processed_and_shown_with_its_values(
         "Status: completed",
     ]
     result = ast.literal_eval(data.removeprefix("Result Data: "))
-    assert (result["domain"], result["max_pages"]) == (site.host_port, 5000)
-    assert (result["url_count"], result["sitemap_count"]) == (1200, 8)
+    assert (result["domain"], result["max_pages"]) == (site.host_port, 100)
+    assert (result["url_count"], result["reasons"]) == (100, ["url_limit"])
+
+    shown = records(scripts.lines("check_domain_sitemaps.py", site.host_port))
+    assert {one["Status"] for one in shown} <= {"completed", "pending"}
+    for one in shown:
+        assert began <= datetime.fromisoformat(one["Created at"]) <= datetime.now(UTC)
+    limit = "url_limit: The scan reached its maximum number of URLs."
+    assert {one["Limited"] for one in shown if "Limited" in one} == {limit}
+    assert all("Limited" in one for one in shown if one["Status"] == "pending")
+
+
+@pytest.mark.criterion("content-stored", "submit-process-check")
+@pytest.mark.full
+def test_a_submit_with_room_for_the_whole_site_stores_all_of_it(
+    scripts: Scripts, machine: Machine, sites: Sites
+):
+    site = sites["shop"]
+    submitted = submit(machine, site, max_pages=5000)
+    scripts.run(TRIGGER)
+    *_, data = scripts.lines(CHECK_JOB, "--latest")
+    result = ast.literal_eval(data.removeprefix("Result Data: "))
+    assert (result["url_count"], result["sitemap_count"], result["reasons"]) == (1200, 8, [])
     assert {
         one["url"].removeprefix(site.base_url): (one["type"], one["url_count"])
         for one in result["sitemaps"]
@@ -106,8 +129,6 @@ def test_a_submit_by_http_is_listed_processed_and_shown_with_its_values(
     assert {one["Status"] for one in shown} == {"completed"}
     assert {one["Job ID"] for one in shown} == {submitted["job_id"]}
     assert {one["Created by"] for one in shown} == {str(LOCAL_USER_ID)}
-    for one in shown:
-        assert began <= datetime.fromisoformat(one["Created at"]) <= datetime.now(UTC)
 
 
 @pytest.mark.full

@@ -25,7 +25,7 @@ def test_a_new_webhook_is_listed_and_can_be_changed(machine: Machine):
     assert created.stdout.startswith("whsec_")
     assert "not shown again" in created.stderr
     (listed,) = machine.json("webhooks", "list")["items"]
-    assert (listed["url"], listed["domains"]) == (RECEIVER, ["example.com"])
+    assert (listed["url"], listed["domains"]) == ("https://hooks.example.com/…", ["example.com"])
     assert "whsec_" not in json.dumps(listed)
     change = ("webhooks", "change", listed["id"], "--all-sites", "--type", "scan.failed")
     changed = machine.json(*change)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import signal
 import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -16,6 +18,9 @@ import pytest
 
 from tests.fixtures.commands import TIMEOUT_SECONDS, Machine
 from tests.fixtures.embedded import data_directory
+from tests.fixtures.pipeline import pages, urlset
+from tests.fixtures.site_server import Pages
+from tests.fixtures.thread_server import running_site
 from tests.fixtures.waiting import block_until
 
 READY = "Running jobs from the queue."
@@ -105,3 +110,35 @@ def test_each_worker_shows_its_own_metrics_and_health(machine: Machine):
                 time.sleep(0.1)
             assert "\nsiteatlas_heartbeat_timestamp_seconds 1" in fetched(f"{url}/metrics")
     assert len(set(urls)) == 2
+
+
+@pytest.mark.parametrize("command", ["worker", pytest.param("serve", marks=pytest.mark.full)])
+def test_a_process_that_is_drained_finishes_its_job_and_takes_no_other(command: str):
+    asked, go_on = threading.Event(), threading.Event()
+
+    async def answer(_request: object) -> str:
+        asked.set()
+        await asyncio.to_thread(go_on.wait, TIMEOUT_SECONDS)
+        return ""
+
+    slow: Pages = {"/robots.txt": answer, "/sitemap.xml": urlset(pages("a", 3))}
+    with (
+        running_site(slow) as running,
+        running_site({"/sitemap.xml": urlset(pages("b", 3))}) as later,
+        data_directory() as folder,
+    ):
+        allowed = f"{running.host_port},{later.host_port}"
+        one_slot = {"SITEATLAS_CONCURRENCY": "1", "SITEATLAS_PORT": "0"}
+        machine = Machine(folder, one_slot | {"SITEATLAS_EGRESS_ALLOW": allowed})
+        with machine.process(command) as process:
+            machine.run("domains", "add", running.host_port, later.host_port)
+            assert asked.wait(TIMEOUT_SECONDS)
+            process.send_signal(signal.SIGUSR1)
+            assert process.stderr is not None
+            while "Finishing the running jobs" not in process.stderr.readline():
+                pass
+            go_on.set()
+            assert process.wait(TIMEOUT_SECONDS) == 0
+        jobs = machine.json("jobs", "list")["items"]
+    ended = {job["domain"]: (job["status"], job["attempt"]) for job in jobs}
+    assert ended == {running.host_port: ("completed", 1), later.host_port: ("pending", 0)}

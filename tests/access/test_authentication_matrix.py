@@ -154,3 +154,66 @@ def test_an_application_with_an_unmarked_route_does_not_start(marks: list[Any]):
 async def test_what_does_not_exist_is_not_revealed_to_strangers(closed_app: FastAPI, path: str):
     async with client_with(closed_app) as client:
         assert (await client.get(path)).status_code == 401
+
+
+JSON_BODIES: dict[str, dict[str, Any]] = {
+    "PATCH /api/v3/domains/{domain}": {"paused": True},
+    "POST /api/v3/domains": {"domain": "example.com", "scan_interval_hours": 1},
+    "PUT /api/v3/domains/{domain}/headers": {
+        "origin": "https://example.com",
+        "headers": {"Authorization": "Basic YTpi"},
+    },
+    "POST /api/v3/domains/import": {"sites": [{"domain": "example.com", "tags": ["mine"]}]},
+    "POST /api/v3/sitemap/scan": {"base_url": "example.com", "watch": True},
+    "POST /api/v3/sitemap/batch/create": {"domains": ["example.com"]},
+}
+FORMS: dict[str, dict[str, str]] = {
+    "POST /domains": {"action": "remove", "domain": "example.com"},
+    "POST /jobs": {"action": "cancel", "status": "pending"},
+    "POST /scan": {"sites": "example.com", "watch": "1"},
+    "POST /domains/{domain}/settings": {"interval": "1"},
+    "POST /domains/{domain}/headers": {"origin": "https://example.com", "headers": "X-A: b"},
+}
+# Whoever may scan may also join the scan of a site.
+OPEN_TO_ALL = {
+    "POST /api/v3/sitemap/scan",
+    "POST /api/v3/sitemap/batch/create",
+    "POST /api/v3/domains/import",
+    "POST /domains/{domain}/scan",
+    "POST /domains",
+    "POST /jobs",
+    "POST /scan",
+}
+SCANS = [route for route in ROUTES if scope_of(route[1]) is Scope.SCAN]
+
+
+@pytest.mark.parametrize("route", SCANS, ids=named)
+async def test_a_route_changes_nothing_of_another_user(
+    closed_app: FastAPI, route: tuple[str, MarkedRoute]
+):
+    ann = await make_key(Scope.READ, Scope.SCAN, user="ann")
+    bob = await make_key(Scope.READ, Scope.SCAN, user="bob")
+    async with client_with(closed_app, ann) as owner, client_with(closed_app, bob) as other:
+        await owner.post("/api/v3/domains", json={"domain": "example.com"})
+        before = await work_of(owner)
+        path = re.sub(r"\{job_id\}", str(before["jobs"][0]["id"]), route[1].path)
+        paths = [
+            path.replace("{domain}", "example.com").replace("{action}", action)
+            for action in ("cancel", "retry")
+        ]
+        for tried in dict.fromkeys(paths):
+            answer = await other.request(
+                route[0], tried, json=JSON_BODIES.get(named(route)), data=FORMS.get(named(route))
+            )
+            assert (answer.status_code == 403) is (named(route) not in OPEN_TO_ALL), answer.text
+            assert answer.status_code < 500
+        assert await work_of(owner) == before
+
+
+async def work_of(owner: httpx.AsyncClient) -> dict[str, Any]:
+    """The site and its jobs, but for who else wants them."""
+    site = (await owner.get("/api/v3/domains/example.com")).json()
+    jobs = (await owner.get("/api/v3/jobs")).json()["items"]
+    told_to_all = {"shared", "requests", "requested_by", "updated_at"}
+    kept = [{name: job[name] for name in job if name not in told_to_all} for job in jobs]
+    return {"site": {**site, "updated_at": None}, "jobs": kept}

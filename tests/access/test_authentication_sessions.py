@@ -232,3 +232,21 @@ def test_the_login_leads_to_pages_of_this_service_only(text: str):
 
 def test_the_login_leads_on_to_the_page_that_was_asked_for():
     assert safe_path("/domains/example.com?tab=urls") == "/domains/example.com?tab=urls"
+
+
+@pytest.mark.parametrize("path", [JOBS, "/scan", "/logout"])
+async def test_two_session_cookies_are_refused(app: FastAPI, path: str):
+    """A page on another port of the host can set the second one."""
+    async with client_with(app) as browser:
+        tokens = []
+        for user in ("ann", "bob"):
+            await log_in(browser, await make_key(Scope.READ, user=user))
+            tokens.append(browser.cookies[COOKIE])
+        browser.cookies.clear()
+        cookies = {"Cookie": "; ".join(f"{COOKIE}={token}" for token in tokens)}
+        method = "POST" if path == "/logout" else "GET"
+        answer = await browser.request(method, path, headers=cookies)
+        assert (answer.status_code, "session cookies" in answer.text) == (400, True)
+        for token in tokens:
+            one = await browser.get(JOBS, headers={"Cookie": f"{COOKIE}={token}"})
+            assert one.status_code == 200

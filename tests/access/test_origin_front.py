@@ -47,6 +47,24 @@ async def test_with_a_public_address_only_its_host_is_served(
     assert (await answer(app, await make_key(Scope.READ), host, **headers)).status_code == status
 
 
+@pytest.mark.parametrize(
+    ("public", "expected"), [(PUBLIC, "atlas.example.com"), (None, "be 127.0.0.1:8000,")]
+)
+async def test_a_refused_host_is_named_with_the_one_that_is_expected(
+    database: Database, public: str | None, expected: str
+):
+    if public is None:
+        async with client_with(application(database), None) as client:
+            refused = await client.get(JOBS, headers={"Host": "evil.example:81"})
+    else:
+        app = application(database, public_url=public)
+        refused = await answer(app, await make_key(Scope.READ), "evil.example:81")
+    told = refused.json()
+    assert (refused.status_code, told["code"]) == (403, "host_refused")
+    assert "evil.example:81" in told["detail"]
+    assert expected in told["detail"]
+
+
 async def test_cors_is_closed_unless_configured(app: FastAPI):
     key = await make_key(Scope.READ)
     preflight = {"Origin": APP, "Access-Control-Request-Method": "GET"}

@@ -9,6 +9,8 @@ from structlog.testing import capture_logs
 
 from siteatlas.access.origin import CONTENT_SECURITY_POLICY
 from siteatlas.errors import SiteatlasError
+from siteatlas.storage.session import Database
+from tests.fixtures.access import application, client_with
 from tests.fixtures.application import BASE_URL
 
 EXPECTED = {
@@ -54,7 +56,8 @@ async def test_the_headers_are_on_refused_requests(cut_off_client: httpx.AsyncCl
 
 
 async def test_data_is_never_kept_by_a_cache(cut_off_client: httpx.AsyncClient):
-    assert (await cut_off_client.get("/api/v3/jobs")).headers["cache-control"] == "no-store"
+    for path in ("/api/v3/jobs", "/docs"):
+        assert (await cut_off_client.get(path)).headers["cache-control"] == "no-store"
     assert (await cut_off_client.get("/static/docs.js")).headers["cache-control"] == "no-cache"
 
 
@@ -85,3 +88,10 @@ async def test_what_breaks_inside_is_answered_without_our_inside(
     assert "secret" not in response.text
     assert {name: response.headers.get(name) for name in EXPECTED} == EXPECTED
     assert [line["event"] for line in lines] == ["request_failed"]
+
+
+@pytest.mark.parametrize(("public_url", "sent"), [("https://a.example", True), ("", False)])
+async def test_browsers_are_told_to_stay_with_tls(database: Database, public_url: str, sent: bool):
+    async with client_with(application(database, public_url=public_url)) as client:
+        answer = await client.get("/health")
+    assert ("strict-transport-security" in answer.headers) is sent

@@ -35,6 +35,7 @@ GET /api/v3/domains/{domain}/changes
 GET /api/v3/domains/{domain}/changes.atom
 GET /api/v3/domains/{domain}/compare
 GET /api/v3/domains/{domain}/export
+GET /api/v3/domains/{domain}/headers
 GET /api/v3/domains/{domain}/problems
 GET /api/v3/domains/{domain}/robots
 GET /api/v3/domains/{domain}/scans
@@ -72,6 +73,7 @@ POST /api/v3/webhooks
 POST /api/v3/webhooks/{webhook_id}/replay
 POST /api/v3/webhooks/{webhook_id}/rotate-secret
 POST /api/v3/webhooks/{webhook_id}/test
+PUT /api/v3/domains/{domain}/headers
 """
 SHAPES = [
     shape

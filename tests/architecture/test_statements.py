@@ -43,6 +43,7 @@ EXCEPTIONS = {
     "siteatlas.catalog.url_copy.copy_urls": COPY,
     "siteatlas.storage.backup.copy_in": COPY,
     "siteatlas.storage.backup.copy_out": COPY - {"copy_to_table"} | {"copy_from_table"},
+    "siteatlas.storage.backup._continue_identity": {"text"},
     "siteatlas.storage.backup.analyze": {"text"},
     "siteatlas.storage.backup.truncate": {"text"},
     # Checks a pooled connection by a simple query, which a pooler forwards as a whole.

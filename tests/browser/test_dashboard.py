@@ -103,10 +103,15 @@ def test_a_new_job_appears_in_the_list_without_reloading(
     window: WatchedContext, service: Service, site: SiteServer, scanned: str
 ):
     listed = window.open(f"{service.address}/jobs?domain={scanned}")
-    expect(listed.locator("[data-live]")).to_have_attribute("data-state", "live")
+    counted = window.open(f"{service.address}/jobs")
+    for page in (listed, counted):
+        expect(page.locator("[data-live]")).to_have_attribute("data-state", "live")
     before = listed.locator("#job-rows tbody tr").count()
+    completed = counted.locator("nav[aria-label=Status] a", has_text="Completed").locator(".count")
+    ended = int(completed.inner_text())
     submit(window.open(service.address + "/"), site.base)
     expect(listed.locator("#job-rows tbody tr")).to_have_count(before + 1, timeout=TIMEOUT_MS)
+    expect(completed).to_have_text(str(ended + 1), timeout=TIMEOUT_MS)
 
 
 @pytest.mark.full
@@ -169,7 +174,7 @@ def test_an_action_applies_to_all_jobs_that_match_the_filter(
     window: WatchedContext, waiting: Service
 ):
     page = window.open(waiting.address + "/")
-    submit(page, "a.example b.example c.example")
+    submit(page, "a.example\nb.example\nc.example")
     page.goto(waiting.address + "/jobs?status=pending")
     page.get_by_role("button", name=re.compile(r"Cancel all \d+ waiting jobs")).click()
     expect(page.locator("main")).to_contain_text("No job matches these filters.")

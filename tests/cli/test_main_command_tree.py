@@ -39,9 +39,13 @@ def test_every_command_explains_itself(runner: CliRunner, name: str):
     ("noun", "verbs"),
     [
         ("jobs", {"list", "show", "watch", "retry", "cancel"}),
-        ("domains", {"add", "tag", "list", "show", "pause", "resume", "release", "remove"}),
+        (
+            "domains",
+            {"add", "tag", "set", "list", "show", "explain"}
+            | {"pause", "resume", "release", "remove"},
+        ),
         ("scheduler", {"run-once", "status"}),
-        ("db", {"upgrade", "current", "backup", "restore", "upgrade-server"}),
+        ("db", {"upgrade", "current", "backup", "restore", "verify", "upgrade-server"}),
         ("config", {"show"}),
     ],
 )
@@ -146,6 +150,12 @@ def test_quiet_may_stand_before_and_after_scan(
 def test_completion_is_an_option_of_the_root_alone(runner: CliRunner, name: str):
     assert "--install-completion" not in runner.invoke(app, [name, "--help"]).output
     assert "--install-completion" in runner.invoke(app, ["--help"]).output
+
+
+def test_completion_is_shown_for_the_shell_that_is_named(runner: CliRunner):
+    shown = runner.invoke(app, ["--show-completion", "fish"])
+    assert (shown.exit_code, shown.output.split()[0]) == (0, "complete")
+    assert runner.invoke(app, ["--show-completion", "nosuch"]).exit_code == 1
 
 
 def test_a_filter_lists_its_words_in_the_help(runner: CliRunner):

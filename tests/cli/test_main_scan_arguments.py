@@ -45,7 +45,7 @@ def test_a_site_that_cannot_be_scanned_is_refused_with_its_code(site: str, code:
         (("a.example", "--only"), ["input_invalid", "a.example", "--only"]),
         (("-", "a.example"), ["input_invalid: - ", "stdin"]),
         (("./sitemap.xml", "-o", "missing/folder/x"), ["input_invalid", "missing/folder/x"]),
-        (("example.com", "--allow", "everything"), ["configuration_invalid", "'everything'"]),
+        (("example.com", "--allow", "*.com"), ["configuration_invalid", "'*.com'"]),
         (("example.com", "--header", "no colon"), ["configuration_invalid", "--header", "Name: "]),
         (("a.example", "--format", "xml"), ["--format", "'xml'", "'urls'"]),
         (("example.com", "--since", "yesterday-ish"), ["--since", "2026-01-31"]),
@@ -62,12 +62,12 @@ def test_an_option_that_cannot_be_used_is_named(arguments: tuple[str, ...], name
 @pytest.mark.parametrize(
     ("site", "entry"),
     [
-        ("10.0.0.1", "10.0.0.1:443"),
+        ("10.0.0.1", "10.0.0.1"),
         ("127.0.0.1:1", "127.0.0.1:1"),
-        ("http://[::1]/x", "[::1]:80"),
+        ("http://[::1]/x", "'[::1]'"),
         ("example.com:3000", "example.com:3000"),
-        ("printer.lan", "printer.lan:443"),
-        ("foo", "foo:443"),
+        ("printer.lan", "printer.lan"),
+        ("foo", "foo"),
     ],
 )
 def test_an_address_that_can_be_allowed_comes_with_the_option_that_does_so(site: str, entry: str):

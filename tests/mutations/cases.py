@@ -142,9 +142,9 @@ MUTATIONS = (
             "await noop()",
         ),
         Edit(
-            "siteatlas.processor.processing._parse_address",
-            "def _parse_address",
-            "async def noop() -> None: ...\n\n\ndef _parse_address",
+            "siteatlas.processor.processing._find_address",
+            "async def _find_address",
+            "async def noop() -> None: ...\n\n\nasync def _find_address",
         ),
     ),
     mutation(

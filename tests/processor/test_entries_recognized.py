@@ -124,7 +124,7 @@ class Reading:
 def read(state: State, *entries: str, recognize: bool, late: bool = False) -> Reading:
     """Read a version of the document. `late`: all of it before the first entry is recorded."""
     memory = EntryMemory(MemoryBudget(10**9), state.entries())
-    reader = DocumentReader(base_url=ADDRESS, with_digests=True, min_chunk_bytes=1)
+    reader = DocumentReader(base_url=ADDRESS, with_digests=True, block_bytes=1)
     if recognize and state.may_recognize:
         reader.known_entries = memory.known_entries
     method = DiscoveryMethod.ROBOTS_TXT
@@ -174,7 +174,7 @@ def rows_of(rows: UrlRows) -> list[UrlRow]:
 
 
 # Making a site with its versions takes long on a busy machine.
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VERSIONS, st.booleans())
 def test_the_same_is_stored_and_reported_as_if_all_entries_were_read(versions, late):
     full, recognizing = State(), State()
@@ -222,7 +222,7 @@ def test_another_root_or_another_address_may_change_the_meaning_of_every_entry()
     other_root, pages = ROOT.replace("news/0.9", "news/1.0"), map(entry, range(100))
     found, text = list[int](), "".join(pages)
     for address, root in ((ADDRESS, ROOT), (f"{ADDRESS}?2", ROOT), (ADDRESS, other_root)):
-        reader = DocumentReader(base_url=address, with_digests=True, min_chunk_bytes=1)
+        reader = DocumentReader(base_url=address, with_digests=True, block_bytes=1)
         results = [*reader.feed(f"{root}{text}</urlset>".encode()), *reader.close()]
         found += [digest for result in results for digest in result.columns.digests]
     assert len(found) == len(set(found)) == 300

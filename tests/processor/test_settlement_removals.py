@@ -37,7 +37,7 @@ def missing(age: timedelta, *, read_again: bool = True, is_empty: bool = False) 
         "https://example.com/a.xml",
         scan_id=7,
         count=3,
-        last_complete_at=NOW if read_again else missed_at,
+        read_again_at=NOW if read_again else None,
         is_empty=is_empty,
         scan_started_at=missed_at - timedelta(minutes=1),
         missed_at=missed_at,

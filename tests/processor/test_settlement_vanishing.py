@@ -32,6 +32,7 @@ def document(key: UUID = A, **values: object) -> UnreadDocument:
         "url_count": 1,
         "last_complete_at": READ_AT,
         "vanished_at": None,
+        "vanished_scan_id": None,
         "vanished_scan_started_at": None,
     }
     return UnreadDocument(**{**usual, **values})  # type: ignore[arg-type]

@@ -43,9 +43,10 @@ def test_what_the_driver_could_not_use_is_refused_by_name(text: str):
     assert "DATABASE_URL" in caught.value.message
 
 
-def test_a_password_with_a_bare_at_sign_is_refused_and_not_shown():
+@pytest.mark.parametrize("password", ["se@cret", "se@h/cret", "se@h:cret", "se@h:1/cret"])
+def test_a_password_with_a_bare_at_sign_is_refused_and_not_shown(password: str):
     with pytest.raises(ConfigurationError) as caught:
-        parse_database_url("postgres://u:se@cret@h/d")
+        parse_database_url(f"postgres://u:{password}@h/d")
     assert "%40" in caught.value.message
     assert "cret" not in caught.value.message
 

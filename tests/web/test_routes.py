@@ -394,3 +394,8 @@ async def test_a_later_page_of_a_list_updates_itself(
     (following,) = set(first.find("//a[contains(@href, 'cursor=')]/@href"))
     second = WebPage(await client.get(following))
     assert second.find(f"//*[@id='{rows}']/@hx-get") == [following]
+
+
+async def test_the_children_of_an_unknown_sitemap_are_not_found(client: httpx.AsyncClient):
+    response = await client.get("/sitemaps/0d4f5cbb-6c5c-4b8e-9c0f-5d6a4f3a2b11/children")
+    assert response.status_code == 404

@@ -10,10 +10,12 @@ request, after seven days in any case, and when its key has opened too many othe
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 from dataclasses import dataclass
 from urllib.parse import parse_qs, quote, urlencode
+from weakref import WeakValueDictionary
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
@@ -41,7 +43,7 @@ from siteatlas.catalog.access import (
     record_key_use,
     record_session_use,
 )
-from siteatlas.errors import AccessError, DatabaseError, KeyInvalid, KeyRequired
+from siteatlas.errors import AccessError, DatabaseError, KeyInvalid, KeyRequired, SessionAmbiguous
 from siteatlas.storage.session import get_autocommit_session, get_session
 
 LOGIN = "/login"
@@ -57,6 +59,9 @@ TLS_COOKIE = f"__Host-{COOKIE}"
 SESSION_COOKIE = re.compile(
     rf"(?:^|;)[ \t]*((?:{TLS_COOKIE}|{COOKIE})=[A-Za-z0-9_-]{{43}})[ \t]*(?=;|$)".encode()
 )
+
+# By the text of a key: however many requests it sends at once, others wait behind few of them.
+_turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
 router = APIRouter(include_in_schema=False)
 
@@ -167,7 +172,8 @@ async def identify_by_key(text: str, scope: Scope, limits: AccessLimits) -> Iden
     """
     try:
         key = parse_key(text)
-        async with get_autocommit_session() as session:
+        turns = _turns.setdefault(text, asyncio.Semaphore(4))
+        async with turns, get_autocommit_session() as session:
             stored = check_key(await find_key(session, key.id), key)
     except KeyInvalid as error:
         await limits.count_failed_login(scope[RequestKey.client_address])
@@ -313,13 +319,16 @@ async def end_all_sessions(identity: Identity) -> int:
 
 
 def session_token(scope: Scope, *, is_tls: bool) -> str | None:
-    """The token in the cookie of a request; over TLS only the cookie that TLS protects counts."""
+    """The token in the cookie of a request; over TLS only the cookie that TLS protects counts.
+
+    SessionAmbiguous if there are two: a page on another port of the host may have set one of them.
+    """
     wanted = (TLS_COOKIE if is_tls else COOKIE).encode()
-    for cookie in _session_cookies(scope):
-        name, _, token = cookie.partition(b"=")
-        if name == wanted:
-            return token.decode()
-    return None
+    cookies = (cookie.partition(b"=") for cookie in _session_cookies(scope))
+    tokens = [token.decode() for name, _, token in cookies if name == wanted]
+    if len(tokens) > 1:
+        raise SessionAmbiguous
+    return tokens[0] if tokens else None
 
 
 def drop_other_cookies(scope: Scope) -> None:

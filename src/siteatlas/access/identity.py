@@ -6,9 +6,8 @@ alone, only that user or an admin changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated
 from uuid import UUID
 
@@ -19,8 +18,6 @@ from starlette.types import Scope as AsgiScope
 from siteatlas.access.keys import ALL_SCOPES, Scope
 from siteatlas.errors import KeyRequired, NotOwner
 from siteatlas.storage.models import LOCAL_USER_ID, Domain
-
-OwnerCheck = Callable[[UUID, bool], None]
 
 
 class RequestKey:
@@ -54,6 +51,11 @@ class Identity:
         return Scope.ADMIN in self.scopes
 
     @property
+    def limited_to_user(self) -> UUID | None:
+        """The user whose work alone a request may change; None for an admin."""
+        return None if self.is_admin else self.user_id
+
+    @property
     def quota_user_id(self) -> UUID | None:
         """The user against whose limit a request counts; None in local mode, which has none."""
         return None if self.is_local else self.user_id
@@ -85,23 +87,15 @@ CurrentIdentity = Annotated[Identity, Depends(current_identity)]
 CurrentUser = Annotated[UUID, Depends(current_user)]
 
 
-def require_owner(identity: Identity, created_by: UUID, shared: bool = False) -> None:
-    """Raise NotOwner unless this is the work of the user alone, or the user is an admin."""
-    if is_own(identity, created_by, shared):
-        return
-    if created_by != identity.user_id:
+def require_owner(identity: Identity, *users: UUID) -> None:
+    """Raise NotOwner unless this is the work of the user, or the user is an admin."""
+    if not is_own(identity, *users):
         raise NotOwner
-    raise NotOwner("Other users submitted this site too. Changing the job needs the scope admin.")
 
 
-def is_own(identity: Identity, created_by: UUID, shared: bool = False) -> bool:
+def is_own(identity: Identity, *users: UUID) -> bool:
     """Whether `require_owner` lets the user change this."""
-    return identity.is_admin or (created_by == identity.user_id and not shared)
-
-
-def owner_check(identity: Identity) -> OwnerCheck:
-    """The check for statements that find several rows to change."""
-    return partial(require_owner, identity)
+    return identity.is_admin or identity.user_id in users
 
 
 def require_right_to_watch(
@@ -114,7 +108,7 @@ def require_right_to_watch(
 ) -> None:
     """Raise NotOwner if watching a site would change how another user watches it.
 
-    Whoever watches a site that nobody watches becomes its owner.
+    A site that nobody watches may be watched by everyone; it keeps its owner.
     """
     if known is None or not known.watched:
         return

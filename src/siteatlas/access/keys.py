@@ -14,6 +14,7 @@ import asyncio
 import hmac
 import re
 import secrets
+import stat
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
@@ -42,7 +43,9 @@ from siteatlas.errors import (
     KeyInvalid,
     KeyNotFound,
     KeyRevoked,
+    LastAdminKey,
 )
+from siteatlas.logs import get_logger
 from siteatlas.settings import Secret
 from siteatlas.storage.models import SYSTEM_USER_ID
 from siteatlas.storage.session import AsyncSession, Reader, get_autocommit_session
@@ -59,6 +62,8 @@ ANSWER_SECONDS = 1.0
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 # 32 bytes need 43 base-62 digits, a CRC-32 needs 6.
 KEY = re.compile(r"sa_(?P<id>[a-z0-9]{8})_(?P<secret>[0-9A-Za-z]{43})(?P<checksum>[0-9A-Za-z]{6})")
+
+log = get_logger("access")
 
 
 class Scope(StrEnum):
@@ -188,10 +193,12 @@ def check_key(stored: StoredKey | None, sent: KeyText) -> StoredKey:
     return stored
 
 
-async def revoke(session: AsyncSession, ident: str) -> None:
-    """Revoke a key; KeyNotFound if there is none with this id."""
+async def revoke(session: AsyncSession, ident: str, *, by_key: str | None = None) -> None:
+    """Revoke a key; LastAdminKey if it revokes itself and leaves none that can make others."""
     if not await revoke_key(session, ident):
         raise KeyNotFound
+    if by_key == ident and not await any_active_key_with(session, Scope.ADMIN):
+        raise LastAdminKey
 
 
 async def adopt_admin_key(session: AsyncSession, file: Path) -> None:
@@ -213,8 +220,10 @@ def _require_same_key(stored: StoredKey, key: KeyText, file: Path) -> None:
 
 
 def _read_key_file(file: Path) -> KeyText:
-    advice = f"Generate a key with: siteatlas keys generate > {file}"
+    advice = f"Generate a key with: siteatlas keys generate --output {file}"
     try:
+        if file.stat().st_mode & stat.S_IROTH:
+            log.warning("key_file_readable", file=str(file), advice=f"chmod o-r {file}")
         return parse_key(file.read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{ADMIN_KEY_NAME}: {file} cannot be read. {advice}") from error

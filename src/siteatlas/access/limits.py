@@ -33,10 +33,11 @@ from fastapi.routing import iter_route_contexts
 from siteatlas.access.identity import Identity, current_identity
 from siteatlas.access.keys import Scope
 from siteatlas.access.origin import SAFE_METHODS
-from siteatlas.aio import Quota
+from siteatlas.aio import Quota, WaitingQuota
 from siteatlas.catalog.access import TAKE, take_values
 from siteatlas.errors import (
     ScopeMissing,
+    TooManyExports,
     TooManyFailedLogins,
     TooManyQueuedScans,
     TooManyRequests,
@@ -50,6 +51,7 @@ from siteatlas.storage.session import (
     AsyncSession,
     Reader,
     execute_autocommit,
+    expensive_turn,
     get_autocommit_session,
 )
 
@@ -59,6 +61,15 @@ CONNECTIONS_PER_WAITING_REQUEST = 5
 WAITING_PER_USER = 20
 # Keys and addresses that a process remembers.
 MAX_SUBJECTS = 10_000
+# Of all users, in one process; each Parquet export takes about 100 MB.
+MAX_EXPORTS = 16
+MAX_PARQUET_EXPORTS = 4
+EXPORT_WAIT_SECONDS = 60.0
+# No index serves them, or they are answered from the changes since.
+EXPENSIVE_FILTERS = (
+    *("at", "at_seq", "contains", "has", "prefix", "q"),
+    *("first_seen_from", "first_seen_to", "lastmod_from", "lastmod_to"),
+)
 # How long a request waits for its turn to queue scans.
 TURN_SECONDS = 10.0
 
@@ -133,6 +144,9 @@ class AccessLimits:
         self._refused_until: OrderedDict[str, float] = OrderedDict()
         connections = connection_limit(settings.max_connections)
         self._streams = _waiting_quota(connections)
+        waiting = _waiting_quota(connections)
+        self._exports = WaitingQuota(MAX_EXPORTS, settings.exports_per_user, waiting)
+        self._parquet = WaitingQuota(MAX_PARQUET_EXPORTS, MAX_PARQUET_EXPORTS // 2, waiting)
         self.queue_room = QueueRoom(settings.max_queued_scans, _waiting_quota(connections))
 
     async def count_request(self, identity: Identity, *, is_read: bool) -> None:
@@ -165,6 +179,18 @@ class AccessLimits:
         self._refused_until.move_to_end(source)
         if len(self._refused_until) > MAX_SUBJECTS:
             self._refused_until.popitem(last=False)
+
+    @asynccontextmanager
+    async def export(self, identity: Identity, *, parquet: bool = False) -> AsyncIterator[None]:
+        """Hold a place for an export or an expensive read; to be entered before a session."""
+        async with AsyncExitStack() as held:
+            try:
+                for quota in (self._parquet, self._exports) if parquet else (self._exports,):
+                    place = quota.place(identity.user_id, EXPORT_WAIT_SECONDS)
+                    await held.enter_async_context(place)
+            except TimeoutError as error:
+                raise TooManyExports(retry_after=10.0) from error
+            yield
 
     @contextmanager
     def stream(self, identity: Identity) -> Iterator[None]:
@@ -235,6 +261,24 @@ async def current_limits(request: Request) -> AccessLimits:
 
 
 CurrentLimits = Annotated[AccessLimits, Depends(current_limits)]
+
+
+async def _expensive_read(request: Request, limits: CurrentLimits) -> AsyncIterator[None]:
+    async with limits.export(await current_identity(request)), expensive_turn():
+        yield
+
+
+async def _filtered_read(request: Request, limits: CurrentLimits) -> AsyncIterator[None]:
+    if any(request.query_params.get(name) for name in EXPENSIVE_FILTERS):
+        async with limits.export(await current_identity(request)), expensive_turn():
+            yield
+    else:
+        yield
+
+
+# For routes that are always expensive, and for those that are with a filter.
+EXPENSIVE = Depends(_expensive_read, scope="function")
+FILTERED = Depends(_filtered_read, scope="function")
 
 
 class QueueRoom:

@@ -9,6 +9,7 @@ same, because a browser may have a session; those in the settings get CORS, with
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -20,7 +21,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from siteatlas.errors import HostRefused, OriginRefused
-from siteatlas.settings import Settings
+from siteatlas.settings import UNIX_PROXY, Settings
 
 SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 CONTENT_SECURITY_POLICY = (
@@ -28,6 +29,12 @@ CONTENT_SECURITY_POLICY = (
     "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'"
 )
+# The values of `Host` that lead to this machine whatever DNS says; no other site has them.
+# The port may differ from ours, behind a tunnel or if another server runs the application.
+LOOPBACK = re.compile(
+    rb"(localhost|127(\.(25[0-5]|2[0-4]\d|1?\d?\d)){3}|\[::1\])(:\d{1,5})?", re.IGNORECASE
+)
+FORWARDING_HEADERS = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto")
 # Added to every response.
 SECURITY_HEADERS: dict[bytes, bytes] = {
     b"content-security-policy": CONTENT_SECURITY_POLICY.encode(),
@@ -40,6 +47,8 @@ SECURITY_HEADERS: dict[bytes, bytes] = {
         b"camera=(), display-capture=(), geolocation=(), microphone=(), payment=()"
     ),
 }
+
+HSTS = (b"strict-transport-security", b"max-age=31536000")
 
 
 def header_values(scope: Scope, name: bytes) -> list[bytes]:
@@ -88,10 +97,15 @@ class LocalMode:
         """Raise HostRefused or OriginRefused for a request that local mode does not serve."""
         if not _is_over_loopback(scope):
             raise HostRefused("The connection was not made from a loopback address.")
+        # A proxy on this machine would open the service to everyone, under any `Host`.
+        if any(header_values(scope, name) for name in FORWARDING_HEADERS):
+            raise HostRefused("A service behind a proxy needs an access key.")
         hosts = self.own_hosts(scope)
         given = header_values(scope, b"host")
-        if len(given) != 1 or given[0].lower() not in hosts:
-            raise HostRefused
+        if len(given) != 1 or not (given[0].lower() in hosts or LOOPBACK.fullmatch(given[0])):
+            raise _refused_host(given, min(hosts))
+        # A page on another port is of another origin.
+        hosts |= {given[0].lower()}
         for origin in header_values(scope, b"origin"):
             scheme, _, host = origin.lower().partition(b"://")
             if scheme != b"http" or host not in hosts:
@@ -107,6 +121,14 @@ class LocalMode:
                 hosts.update(name.encode() for name in self._names)
             self._hosts[port] = frozenset(hosts)
         return self._hosts[port]
+
+
+def _refused_host(given: list[bytes], expected: bytes) -> HostRefused:
+    came = ", ".join(host[:100].decode("latin-1") for host in given) or "missing"
+    return HostRefused(
+        f"The Host header must be {expected.decode()}, the address of this service, but is {came}. "
+        "A reverse proxy must pass on the one that it received, with its port."
+    )
 
 
 def _further_name(host: str) -> tuple[str, ...]:
@@ -135,12 +157,14 @@ class TrustedProxies:
     """The reverse proxies whose forwarded headers are used; those of others are ignored."""
 
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    over_socket: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read the setting; it has been checked."""
-        parts = filter(None, map(str.strip, text.split(",")))
-        return cls(tuple(ip_network(part) for part in parts))
+        parts = set(filter(None, map(str.strip, text.split(","))))
+        networks = tuple(ip_network(part) for part in parts - {UNIX_PROXY})
+        return cls(networks, over_socket=UNIX_PROXY in parts)
 
     def client_address(self, scope: Scope) -> str:
         """The address of the client: the last one that no trusted proxy has."""
@@ -160,6 +184,8 @@ class TrustedProxies:
         return bool(scope.get("scheme") == "https")
 
     def trusts(self, address: str) -> bool:
+        if not address:  # a connection over a Unix socket
+            return self.over_socket
         try:
             parsed = ip_address(address)
         except ValueError:
@@ -193,7 +219,7 @@ class Front:
         """Raise HostRefused or OriginRefused for a foreign host, or a page of a foreign origin."""
         hosts = header_values(scope, b"host")
         if len(hosts) != 1 or not self._serves(hosts[0].lower(), scope):
-            raise HostRefused("The Host header must be the address of this service.")
+            raise _refused_host(hosts, self._public_host)
         if self.is_cross_origin(scope):
             return
         for origin in header_values(scope, b"origin"):
@@ -229,8 +255,9 @@ class Front:
 class SecurityHeaders:
     """ASGI middleware that adds the headers; `Cache-Control` only if a response has none."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, over_tls: bool = False) -> None:
         self._app = app
+        self._transport = [HSTS] if over_tls else []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -239,7 +266,8 @@ class SecurityHeaders:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = _with_security_headers(message.get("headers", []))
+                headers = _with_security_headers(message.get("headers", []))
+                message["headers"] = [*headers, *self._transport]
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

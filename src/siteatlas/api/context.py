@@ -165,13 +165,14 @@ class FeedWatcher:
 
 @dataclass(slots=True)
 class ApiContext:
-    """`wake`, `reschedule` and `scheduler_is_alive` are None in a process without a scheduler."""
+    """The callbacks of the scheduler are None in a process without one."""
 
     settings: Settings
     policy: EgressPolicy
     installation: Installation = field(default_factory=Installation)
     wake: Callable[[], None] | None = None
     reschedule: Callable[[], None] | None = None
+    drain: Callable[[], Awaitable[None]] | None = None
     scheduler_is_alive: Callable[[], bool] | None = None
     database_state: DatabaseProbe[DatabaseState] = field(init=False)
     queue_load: DatabaseProbe[QueueLoad] = field(init=False)

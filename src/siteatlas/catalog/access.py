@@ -39,7 +39,7 @@ from siteatlas.catalog.paging import (
     text_key,
 )
 from siteatlas.errors import KeyNotFound
-from siteatlas.storage.models import ApiKey, AuditEvent, BrowserSession, RateLimit, User
+from siteatlas.storage.models import BACKED_UP, ApiKey, AuditEvent, BrowserSession, RateLimit, User
 from siteatlas.storage.session import Reader
 
 USE_GRAIN_SECONDS = 60
@@ -349,6 +349,12 @@ async def prune_rate_limits(session: AsyncSession) -> int:
 async def insert_audit_event(session: AsyncSession | AsyncConnection, **values: Any) -> None:
     """Add one event."""
     await session.execute(insert(AuditEvent).values(**values))
+
+
+async def last_backup_at(session: AsyncSession) -> datetime | None:
+    """When the last backup ended; None if the audit trail knows of none."""
+    ended = select(func.max(AuditEvent.created_at)).where(AuditEvent.action == BACKED_UP)
+    return await session.scalar(ended)
 
 
 async def prune_audit_events(session: AsyncSession, *, days: float) -> int:

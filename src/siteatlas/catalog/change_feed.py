@@ -568,14 +568,16 @@ def _events_of_scans(shape: WindowShape) -> Select[Any]:
     numbers, columns = _numbers(shape), FEED_EVENTS.c
     of_scan = select(FEED_EVENTS).where(columns.scan_id == numbers.c.scan_id, columns.seq.is_(None))
     events = _behind_event(of_scan, shape).order_by(columns.id).limit(_rows).lateral("events")
-    found = _event_columns(events.c, numbers.c.number, numbers.c.domain)
+    found = _event_columns(events.c, numbers.c.number, numbers.c.domain, events.c.not_after)
     rows = found.select_from(numbers).join(events, true())
     return rows.order_by(numbers.c.number, events.c.id).limit(_rows)
 
 
 def _numbered_events(shape: WindowShape) -> Select[Any]:
     columns = FEED_EVENTS.c
-    rows = _event_columns(columns, columns.seq, columns.domain)
+    # Their time is when they were written.
+    seen = func.coalesce(columns.not_after, columns.created_at)
+    rows = _event_columns(columns, columns.seq, columns.domain, seen)
     rows = _behind_event(rows.where(columns.seq > _done, columns.seq <= _upper), shape)
     if shape.of_domain:
         rows = rows.where(columns.domain_id == _domain)
@@ -589,7 +591,7 @@ def _behind_event(events: Select[Any], shape: WindowShape) -> Select[Any]:
     return events.where(behind) if shape.behind_event else events
 
 
-def _event_columns(events: Any, number: Any, domain: Any) -> Select[Any]:
+def _event_columns(events: Any, number: Any, domain: Any, not_after: Any) -> Select[Any]:
     return _feed_columns(
         number=number,
         part=literal(_of_event),
@@ -600,7 +602,7 @@ def _event_columns(events: Any, number: Any, domain: Any) -> Select[Any]:
         sitemap_url=events.sitemap,
         scan_id=events.scan_id,
         not_before=events.not_before,
-        not_after=events.not_after,
+        not_after=not_after,
         data=events.data,
     )
 

@@ -7,7 +7,7 @@ once; `prune_deleted_domains` removes its rows later, in small batches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum, auto
@@ -45,8 +45,10 @@ from siteatlas.catalog.paging import (
     text_key,
 )
 from siteatlas.catalog.urls import delete_rows
-from siteatlas.errors import DomainNotFound
-from siteatlas.net.address import WebAddress, parse_site
+from siteatlas.errors import DomainNotFound, InputError
+from siteatlas.net.address import WebAddress, parse_site, parse_url
+from siteatlas.net.egress import registrable_domain
+from siteatlas.net.gate import OriginHeaders, checked_headers
 from siteatlas.storage.models import (
     Base,
     Candidate,
@@ -56,6 +58,9 @@ from siteatlas.storage.models import (
     LastScanStatus,
     RobotsFile,
     Scan,
+    ScanScope,
+    ScanState,
+    SiteHeaders,
     Sitemap,
     SitemapLink,
     SitemapScan,
@@ -64,6 +69,7 @@ from siteatlas.storage.models import (
     User,
 )
 from siteatlas.storage.schema import DOMAINS
+from siteatlas.storage.session import Reader
 from siteatlas.text import MAX_TAGS, merged_tags
 
 DEFAULT_INTERVAL_HOURS = 24.0
@@ -77,6 +83,17 @@ async def find_domain(session: AsyncSession, domain: str, *, lock: bool = False)
     if lock:
         statement = statement.with_for_update().execution_options(populate_existing=True)
     return (await session.execute(statement)).scalar_one_or_none()
+
+
+async def lock_domain(
+    session: AsyncSession, site: str, check_owner: Callable[[UUID], None] = lambda _: None
+) -> Domain:
+    """The stored site, locked, if the check of its owner lets one change it."""
+    domain = await find_domain(session, parse_site(site).domain, lock=True)
+    if domain is None:
+        raise DomainNotFound
+    check_owner(domain.created_by)
+    return domain
 
 
 async def find_domains(session: AsyncSession, names: Sequence[str]) -> Sequence[Domain]:
@@ -175,8 +192,6 @@ def watched_again(row: Insert, default_hours: ColumnElement[float]) -> dict[str,
     interval = func.coalesce(row.excluded.scan_interval_hours, Domain.scan_interval_hours)
     return {
         "updated_at": func.now(),
-        # Whoever watches a site that nobody watches becomes its owner.
-        "created_by": case((Domain.watched, Domain.created_by), else_=row.excluded.created_by),
         "watched": True,
         "paused": False,
         "scan_interval_hours": interval,
@@ -427,12 +442,37 @@ async def has_baseline(session: AsyncSession, domain_id: UUID) -> bool:
     return await session.scalar(statement) is not None
 
 
+async def find_site_headers(session: Reader, domain_id: UUID) -> OriginHeaders | None:
+    """The request headers of a site, for its scans; only their names may be shown."""
+    statement = select(SiteHeaders.origin, SiteHeaders.headers)
+    found = await session.execute(statement.where(SiteHeaders.domain_id == domain_id))
+    return next((OriginHeaders(*row) for row in found.all()), None)
+
+
+async def set_site_headers(
+    session: AsyncSession, domain: Domain, given: OriginHeaders, user_id: UUID
+) -> OriginHeaders | None:
+    """Replace the request headers of a locked site; without any, remove them."""
+    await session.execute(delete(SiteHeaders).where(SiteHeaders.domain_id == domain.id))
+    if not given.values:
+        return None
+    address, own = parse_url(given.origin), parse_site(domain.domain)
+    is_own = registrable_domain(address.host) == registrable_domain(own.host)
+    if not address.is_site_root or not is_own:
+        raise InputError(f"The origin must be one of the site, such as {own.origin}.")
+    headers = OriginHeaders(address.origin, checked_headers(given.values))
+    row = {"domain_id": domain.id, "origin": headers.origin, "headers": headers.values}
+    await session.execute(insert(SiteHeaders).values(row | {"created_by": user_id}))
+    return headers
+
+
 async def delete_domain(session: AsyncSession, domain: Domain) -> None:
     """Mark a site as deleted and free its name; its rows are removed later, in small batches."""
     domain.domain = tombstone(domain.id)
     domain.deleted_at = func.now()
     domain.watched = False
     domain.next_scan_at = None
+    await session.execute(delete(SiteHeaders).where(SiteHeaders.domain_id == domain.id))
     await session.flush()
 
 
@@ -514,6 +554,7 @@ class DomainView:
     paused: bool
     scan_interval_hours: float | None
     next_scan_at: datetime | None
+    max_urls: int | None
     max_pages: int | None
     last_scan_at: datetime | None
     last_scan_status: LastScanStatus | None
@@ -529,6 +570,31 @@ class DomainView:
     created_by: UUID
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDomain(DomainView):
+    """A site in a list; `reasons` are the codes that say why its last scan is partial."""
+
+    reasons: list[str]
+
+
+def partial_reasons() -> ColumnElement[list[str]]:
+    """SQL value: why the last scan of a site is partial; empty if it is not."""
+    published = (
+        select(Scan.reasons)
+        .where(
+            Scan.domain_id == Domain.id,
+            Scan.state == ScanState.PUBLISHED,
+            Scan.scope != ScanScope.DOCUMENT,
+        )
+        .order_by(Scan.id.desc())
+        .limit(1)
+        .correlate(Domain)
+        .scalar_subquery()
+    )
+    is_partial = Domain.last_scan_status == LastScanStatus.PARTIAL
+    return func.coalesce(case((is_partial, published)), literal_column("'[]'::jsonb"))
 
 
 async def find_domain_view(session: AsyncSession, name: str) -> DomainView:
@@ -559,12 +625,13 @@ async def list_domains(
     tag: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
-) -> Page[DomainView]:
+) -> Page[ListedDomain]:
     """Sites by name; `contains` is a part of the host."""
     scope = CursorScope("domains", (watched, state and state.value, contains, tag))
     after = scope.read(cursor, text_key)
     size = page_size(limit)
-    statement = select_view(DomainView, Domain).where(Domain.deleted_at.is_(None))
+    statement = select_view(ListedDomain, Domain, reasons=partial_reasons())
+    statement = statement.where(Domain.deleted_at.is_(None))
     if watched is not None:
         statement = statement.where(Domain.watched.is_(watched))
     if state is not None:
@@ -577,7 +644,7 @@ async def list_domains(
         statement = statement.where(Domain.domain > after)
     statement = statement.order_by(Domain.domain)
     return await read_page(
-        session, statement, size, DomainView, lambda row: scope.write(row.domain)
+        session, statement, size, ListedDomain, lambda row: scope.write(row.domain)
     )
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Text, cast, false, func, literal_column, or_, select
+from sqlalchemy import Text, cast, false, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.catalog.domains import partial_reasons
 from siteatlas.catalog.publications import newest_unexamined_number
 from siteatlas.storage.models import (
     Domain,
@@ -22,7 +23,6 @@ from siteatlas.storage.models import (
     JobStatus,
     LastScanStatus,
     Scan,
-    ScanState,
 )
 from siteatlas.storage.session import Reader
 
@@ -112,7 +112,7 @@ async def domains_in_trouble(session: AsyncSession, limit: int = 8) -> list[Trou
             Domain.failures_in_a_row,
             Domain.missing_count,
             Domain.last_scan_at,
-            func.coalesce(_last_reasons(), literal_column("'[]'::jsonb")),
+            partial_reasons(),
         )
         .where(
             Domain.deleted_at.is_(None),
@@ -125,17 +125,6 @@ async def domains_in_trouble(session: AsyncSession, limit: int = 8) -> list[Trou
         .limit(limit)
     )
     return [TroubledDomain(*row) for row in await session.execute(statement)]
-
-
-def _last_reasons() -> Any:
-    return (
-        select(Scan.reasons)
-        .where(Scan.domain_id == Domain.id, Scan.state == ScanState.PUBLISHED)
-        .order_by(Scan.id.desc())
-        .limit(1)
-        .correlate(Domain)
-        .scalar_subquery()
-    )
 
 
 class Activity(NamedTuple):

@@ -32,7 +32,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.catalog.paging import CursorScope, Page, page_size, read_page, select_view
 from siteatlas.scanner.events import ProblemSample
-from siteatlas.scanner.problem_codes import meaning_of_problem
+from siteatlas.scanner.problem_codes import ProblemCode, meaning_of_problem
 from siteatlas.storage.models import Domain, DomainProblem, Sitemap
 from siteatlas.storage.schema import DOMAIN_PROBLEMS, SITEMAPS
 
@@ -123,6 +123,18 @@ def _resolve_statement() -> Any:
 
 _record = _record_statement()
 _resolve = _resolve_statement()
+
+
+_count_repeated = select(func.coalesce(func.sum(DOMAIN_PROBLEMS.c.count), 0)).where(
+    DOMAIN_PROBLEMS.c.domain_id == bindparam("of_domain", type_=Uuid()),
+    DOMAIN_PROBLEMS.c.code == ProblemCode.DUPLICATE_URL.value,
+    DOMAIN_PROBLEMS.c.resolved_at.is_(None),
+)
+
+
+async def count_repeated_urls(session: AsyncSession, domain_id: UUID) -> int:
+    """How many URLs of a site its documents list again, which its counters leave out."""
+    return int(await session.scalar(_count_repeated, {"of_domain": domain_id}) or 0)
 
 
 class ProblemState(StrEnum):

@@ -20,11 +20,11 @@ from sqlalchemy import (
     Subquery,
     Text,
     and_,
+    case,
     cast,
     desc,
     false,
     func,
-    literal,
     literal_column,
     null,
     or_,
@@ -60,21 +60,36 @@ MAX_EXAMINED = 50_000
 # The end of a scan is written before its transaction commits.
 SETTLED_AFTER = timedelta(minutes=10)
 
+_none: ColumnElement[Any] = literal_column("'[]'::jsonb", JSONB)
 AnySelect = Select[*tuple[Any, ...]] | CompoundSelect[*tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class PublicationView:
-    """One number of the feed: a published or failed scan, or a site that was removed."""
+    """One number of the feed: a published scan, or a numbered event such as `scan_failed`.
+
+    `kind` is that of the event, None for a scan. `events` are the kinds of the events of a scan.
+    The first complete scan of a site is its baseline; those before it are not compared either.
+    """
 
     seq: int
     domain: str
-    state: str
+    kind: str | None
+    error_code: str | None
     partial: bool
     at: datetime
-    scan_id: int | None
+    is_baseline: bool
+    is_compared: bool
     url_count: int | None
     change_counts: dict[str, int] | None
+    events: list[str]
+
+    @property
+    def quiet(self) -> str | None:
+        """What it has in common with others that a list shows as one; None if it tells more."""
+        if self.is_baseline:
+            return "baseline"
+        return "unchanged" if self.is_compared and not (self.change_counts or self.events) else None
 
 
 async def list_publications(
@@ -95,8 +110,9 @@ async def list_publications(
     rest = await session.scalar(newest_unexamined_number(domain_id, before)) if kinds else None
     scans = _published_scans(domain_id, kinds, before, rest)
     statement: Select[*tuple[object, ...]] = scans
-    if not kinds and domain_id is None:
-        parts = (newest(part, page_size(limit) + 1) for part in (scans, _removed_sites(before)))
+    if not kinds:
+        events = _with_numbers_of_their_own(domain_id, before)
+        parts = (newest(part, page_size(limit) + 1) for part in (scans, events))
         both = union_all(*parts).subquery("both")
         statement = select(*both.c)
     statement = statement.order_by(statement.selected_columns["seq"].desc())
@@ -111,16 +127,24 @@ async def list_publications(
 def _published_scans(
     domain_id: UUID | None, kinds: frozenset[str], before: int | None, after: int | None
 ) -> Select[*tuple[object, ...]]:
+    is_compared = func.coalesce(Domain.baseline_scan_id < Scan.id, false())
+    events = select(func.jsonb_agg(FeedEvent.kind.distinct())).where(
+        FeedEvent.scan_id == Scan.id, FeedEvent.seq.is_(None)
+    )
     statement = (
         select(
             Scan.published_seq.label("seq"),
             Domain.domain,
-            cast(Scan.state, Text).label("state"),
+            null().cast(Text).label("kind"),
+            null().cast(Text).label("error_code"),
             Scan.partial,
             func.coalesce(Scan.finished_at, Scan.started_at).label("at"),
-            Scan.id.label("scan_id"),
+            func.coalesce(Domain.baseline_scan_id == Scan.id, false()).label("is_baseline"),
+            is_compared.label("is_compared"),
             Scan.url_count,
             Scan.change_counts,
+            # A baseline has an event for each document: there may be thousands.
+            func.coalesce(case((is_compared, events.scalar_subquery())), _none).label("events"),
         )
         .join(Domain, Domain.id == Scan.domain_id)
         .where(Scan.published_seq.is_not(None), Domain.deleted_at.is_(None))
@@ -135,17 +159,24 @@ def _published_scans(
     return statement if before is None else statement.where(Scan.published_seq < before)
 
 
-def _removed_sites(before: int | None) -> Select[*tuple[object, ...]]:
+def _with_numbers_of_their_own(
+    domain_id: UUID | None, before: int | None
+) -> Select[*tuple[object, ...]]:
     statement = select(
         FeedEvent.seq.label("seq"),
         FeedEvent.domain,
-        cast(FeedEvent.kind, Text).label("state"),
-        literal(value=False).label("partial"),
+        cast(FeedEvent.kind, Text).label("kind"),
+        FeedEvent.data["error_code"].astext.label("error_code"),
+        false().label("partial"),
         FeedEvent.created_at.label("at"),
-        cast(null(), Scan.id.type).label("scan_id"),
+        false().label("is_baseline"),
+        false().label("is_compared"),
         cast(null(), Scan.url_count.type).label("url_count"),
         null().cast(JSONB).label("change_counts"),
+        _none.label("events"),
     ).where(FeedEvent.seq.is_not(None))
+    if domain_id is not None:
+        statement = statement.where(FeedEvent.domain_id == domain_id)
     return statement if before is None else statement.where(FeedEvent.seq < before)
 
 

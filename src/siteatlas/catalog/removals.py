@@ -66,32 +66,19 @@ class MissingUrls:
     """The URLs of a document that are missing since the same scan.
 
     They were there at `last_seen_at` and missed at `missed_at` by a scan that had begun at
-    `scan_started_at`; the document was last read at `last_complete_at`. `is_empty`: it then listed
-    nothing at all.
+    `scan_started_at`; the last read by a later scan, if any, was at `read_again_at`. `is_empty`:
+    the document now lists nothing at all.
     """
 
     sitemap_id: UUID
     sitemap: str
     scan_id: int
     count: int
-    last_complete_at: datetime | None
+    read_again_at: datetime | None
     is_empty: bool
     scan_started_at: datetime | None = None
     missed_at: datetime | None = None
     last_seen_at: datetime | None = None
-
-
-def _last_read_before(scan_read: Any) -> Any:
-    earlier = SITEMAP_SCANS.alias("earlier")
-    return (
-        select(func.max(earlier.c.finished_at))
-        .where(
-            earlier.c.sitemap_id == scan_read.c.sitemap_id,
-            earlier.c.state.in_(DONE),
-            earlier.c.finished_at < scan_read.c.finished_at,
-        )
-        .scalar_subquery()
-    )
 
 
 _missing_counts = (
@@ -111,17 +98,25 @@ _missing_counts = (
     .group_by(SITEMAP_URLS.c.sitemap_id, SITEMAP_URLS.c.missing_scan_id)
     .cte("counts")
 )
+_other_reads = SITEMAP_SCANS.alias("other_reads")
+_last_other_read = select(func.max(_other_reads.c.finished_at)).where(
+    _other_reads.c.sitemap_id == _missing_counts.c.sitemap_id, _other_reads.c.state.in_(DONE)
+)
 _load_missing = (
     select(
         _missing_counts.c.sitemap_id,
         SITEMAPS.c.url.label("sitemap"),
         _missing_counts.c.scan_id,
         _missing_counts.c.count,
-        SITEMAPS.c.last_complete_at,
+        _last_other_read.where(_other_reads.c.scan_id > _missing_counts.c.scan_id)
+        .scalar_subquery()
+        .label("read_again_at"),
         (SITEMAPS.c.url_count <= SITEMAPS.c.missing_count).label("is_empty"),
         SCANS.c.started_at.label("scan_started_at"),
         SITEMAP_SCANS.c.finished_at.label("missed_at"),
-        _last_read_before(SITEMAP_SCANS).label("last_seen_at"),
+        _last_other_read.where(_other_reads.c.finished_at < SITEMAP_SCANS.c.finished_at)
+        .scalar_subquery()
+        .label("last_seen_at"),
     )
     .join(SITEMAPS, SITEMAPS.c.id == _missing_counts.c.sitemap_id)
     .outerjoin(SCANS, SCANS.c.id == _missing_counts.c.scan_id)
@@ -435,6 +430,7 @@ class UnreadDocument:
     url_count: int
     last_complete_at: datetime | None
     vanished_at: datetime | None
+    vanished_scan_id: int | None
     vanished_scan_started_at: datetime | None
 
 
@@ -454,6 +450,7 @@ _load_unread = (
         SITEMAPS.c.url_count,
         SITEMAPS.c.last_complete_at,
         SITEMAPS.c.vanished_at,
+        SITEMAPS.c.vanished_scan_id,
         SCANS.c.started_at.label("vanished_scan_started_at"),
     )
     .outerjoin(SITEMAP_SCANS, _in_scan)

@@ -48,7 +48,7 @@ from siteatlas.catalog.paging import (
 )
 from siteatlas.catalog.sitemaps import DONE, INDEX, READ, DocumentRead, stored_url_count
 from siteatlas.catalog.url_changes import leftover_scans, split_moves
-from siteatlas.errors import DatabaseBusy, JobCancelled, LeaseLost
+from siteatlas.errors import DatabaseBusy, JobCancelled, LeaseLost, UrlLimitReached
 from siteatlas.storage.models import (
     Job,
     LastScanStatus,
@@ -60,7 +60,15 @@ from siteatlas.storage.models import (
     SitemapScanState,
     SitemapStatus,
 )
-from siteatlas.storage.schema import DOMAINS, JOBS, SCANS, SITEMAP_SCANS, SITEMAPS, URL_CHANGES
+from siteatlas.storage.schema import (
+    DOMAINS,
+    JOBS,
+    SCANS,
+    SITEMAP_LINKS,
+    SITEMAP_SCANS,
+    SITEMAPS,
+    URL_CHANGES,
+)
 
 NOT_ASKED = "not_asked"
 TROUBLED = (SitemapScanState.UNREAD, SitemapScanState.CUT)
@@ -642,11 +650,23 @@ _count_broken_off = (
     update(SITEMAPS)
     .where(SITEMAPS.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
     .values(
-        status=SitemapStatus.FAILED,
+        status=bindparam("status"),
         error_code=bindparam("code"),
         last_read_at=func.now(),
         url_count=stored_url_count(SITEMAPS.c.id),
     )
+)
+# Else an index that is unchanged would list only the documents that are left.
+_read_parents_again = (
+    update(SITEMAPS)
+    .where(
+        SITEMAPS.c.id.in_(
+            select(SITEMAP_LINKS.c.parent_id).where(
+                SITEMAP_LINKS.c.child_id.in_(_pending_sitemap_ids().where(_never_asked))
+            )
+        )
+    )
+    .values(etag=None, last_modified=None, content_hash=None)
 )
 _remove_never_asked = delete(SITEMAPS).where(
     SITEMAPS.c.id.in_(_pending_sitemap_ids().where(_never_asked))
@@ -665,7 +685,10 @@ async def close_unfinished(session: AsyncSession, scan_id: int, code: str | None
     opened = await session.execute(_break_off, {"scan": scan_id, "code": code})
     ids = list(opened.scalars())
     if ids:
-        await session.execute(_count_broken_off, {"ids": ids, "code": code})
+        limited = code == UrlLimitReached.code
+        status = SitemapStatus.COMPLETED if limited else SitemapStatus.FAILED
+        await session.execute(_count_broken_off, {"ids": ids, "code": code, "status": status})
+    await session.execute(_read_parents_again, {"scan": scan_id})
     await session.execute(_remove_never_asked, {"scan": scan_id})
     await session.execute(_close_unasked, {"scan": scan_id})
 
@@ -720,6 +743,22 @@ async def find_scan_of_job(session: AsyncSession, job_id: int) -> ScanView | Non
     return ScanView(*row) if row else None
 
 
+async def find_partial_scan(session: AsyncSession, domain_id: UUID) -> ScanView | None:
+    """The last published scan of the whole site, if it is partial."""
+    statement = (
+        select_view(ScanView, Scan, job_id=Scan.job_uuid)
+        .where(
+            Scan.domain_id == domain_id,
+            Scan.state == ScanState.PUBLISHED,
+            Scan.scope != ScanScope.DOCUMENT,
+        )
+        .order_by(Scan.id.desc())
+        .limit(1)
+    )
+    row = (await session.execute(statement)).one_or_none()
+    return ScanView(*row) if row and row.partial else None
+
+
 async def changes_of_last_scan(session: AsyncSession, domain_id: UUID) -> dict[str, int] | None:
     """What the last published scan of a site changed, by kind; None if there is none."""
     published = select(Scan.change_counts).where(
@@ -752,12 +791,9 @@ async def list_scan_documents(session: AsyncSession, scan_id: int) -> list[ScanD
     return [ScanDocumentView(*row) for row in await session.execute(statement)]
 
 
-async def list_unread_documents(session: AsyncSession, job_id: int) -> list[ScanDocumentView]:
-    """Documents that the scan of a job could not read to their end, unread ones first."""
-    scan = await find_scan_of_job(session, job_id)
-    if scan is None:
-        return []
-    documents = await list_scan_documents(session, scan.id)
+async def list_unread_documents(session: AsyncSession, scan_id: int) -> list[ScanDocumentView]:
+    """Documents that a scan could not read to their end, unread ones first."""
+    documents = await list_scan_documents(session, scan_id)
     troubled = [document for document in documents if document.state in TROUBLED]
     return sorted(troubled, key=lambda document: TROUBLED.index(document.state))
 

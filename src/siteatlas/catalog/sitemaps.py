@@ -47,7 +47,7 @@ from siteatlas.catalog.paging import (
     uuid_key,
 )
 from siteatlas.catalog.urls import insert_rows, insert_values, replace_rows, update_rows
-from siteatlas.errors import SitemapNotFound
+from siteatlas.errors import SitemapNotFound, UrlLimitReached
 from siteatlas.scanner.events import DiscoveryMethod, SitemapType
 from siteatlas.storage.models import (
     Candidate,
@@ -450,7 +450,10 @@ async def record_candidates(session: AsyncSession, rows: Sequence[Mapping[str, A
 
 @dataclass(frozen=True, slots=True)
 class SitemapView:
-    """A document as others see it; `job_id` is the job that read it last."""
+    """A document as others see it; `job_id` is the job that read it last.
+
+    `limited`: the URL limit of the scan that read it last left out entries.
+    """
 
     id: UUID
     url: str
@@ -472,6 +475,7 @@ class SitemapView:
     parent_ids: list[UUID]
     error_code: str | None
     error: str | None
+    limited: bool
 
 
 async def find_sitemap(session: AsyncSession, sitemap_id: UUID) -> SitemapView:
@@ -521,6 +525,7 @@ def _select_sitemaps() -> Select[*tuple[Any, ...]]:
         domain=Domain.domain,
         job_id=Sitemap.last_job_id,
         parent_ids=func.array(parents, type_=ARRAY(Uuid())),
+        limited=Sitemap.error_code.is_not_distinct_from(UrlLimitReached.code),
     )
     kept = Domain.deleted_at.is_(None)
     return statement.join(Domain, Domain.id == Sitemap.domain_id).where(kept)

@@ -22,6 +22,7 @@ from sqlalchemy import (
     ScalarSelect,
     Select,
     SmallInteger,
+    Update,
     bindparam,
     case,
     delete,
@@ -281,12 +282,16 @@ async def load_endpoint(session: AsyncSession, endpoint_id: UUID) -> ClaimedEndp
     return None if row is None else ClaimedEndpoint(*row)
 
 
-async def renew_lease(session: AsyncSession, endpoint: ClaimedEndpoint) -> bool:
-    """Hold an endpoint for one more attempt; False if the claim is no longer valid.
+async def renew_lease(session: AsyncSession, endpoint: ClaimedEndpoint) -> datetime | None:
+    """Hold an endpoint for one more attempt; None if the claim is no longer valid.
 
-    The lease counts from now, not from the beginning of a transaction that may have waited.
+    Returns the time of the database, from which the lease counts: not from the beginning of a
+    transaction that may have waited.
     """
-    return await _update_claimed(session, endpoint, lease_until=func.clock_timestamp() + LEASE)
+    now = func.clock_timestamp()
+    statement = _update_of_claimed(endpoint, lease_until=now + LEASE).returning(now)
+    held_at: datetime | None = (await session.execute(statement)).scalar_one_or_none()
+    return held_at
 
 
 async def record_delivered(
@@ -398,13 +403,13 @@ async def _insert_delivery(session: AsyncSession, endpoint_id: UUID, delivery: N
 
 
 async def _update_claimed(session: AsyncSession, endpoint: ClaimedEndpoint, **values: Any) -> bool:
-    statement = (
-        update(WEBHOOK_ENDPOINTS)
-        .where(_endpoint.id == endpoint.id, _endpoint.fence == endpoint.fence)
-        .values(**values)
-        .returning(_endpoint.id)
-    )
+    statement = _update_of_claimed(endpoint, **values).returning(_endpoint.id)
     return (await session.execute(statement)).scalar_one_or_none() is not None
+
+
+def _update_of_claimed(endpoint: ClaimedEndpoint, **values: Any) -> Update:
+    of_claim = (_endpoint.id == endpoint.id, _endpoint.fence == endpoint.fence)
+    return update(WEBHOOK_ENDPOINTS).where(*of_claim).values(**values)
 
 
 async def prune_deliveries(session: AsyncSession, *, days: float) -> int:
@@ -715,6 +720,8 @@ _delivered_seq = case(
 _select_webhooks = select_view(
     WebhookView,
     WebhookEndpoint,
+    # Many receivers have the secret in their path or query.
+    url=func.regexp_replace(WebhookEndpoint.url, r"^([^/]+//[^/]+/).+$", r"\1…"),
     status=_status,
     delivered_seq=_delivered_seq,
     head_seq=select(FeedHead.seq).scalar_subquery(),

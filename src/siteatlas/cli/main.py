@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.completion import shell_complete
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from siteatlas.cli.hosting.init_process import run_below_init
@@ -39,7 +40,7 @@ HELP = {
         "worker": Listed("Run queued jobs without serving the API."),
     },
     "Sites and URLs": {
-        "domains": Listed("Manage sites: add, list, show, tag, pause, resume, release, remove."),
+        "domains": Listed("Manage sites: add, list, show, explain, tag, pause, and more."),
         "urls": Listed("List the stored URLs of a site, or search all sites."),
         "changes": Listed("Print what was added, changed and removed."),
         "export": Listed("Export stored URLs or changes as CSV, JSON Lines or Parquet."),
@@ -59,7 +60,7 @@ HELP = {
         "keys": Listed("Manage access keys: create, list, revoke, reset, generate."),
         "audit": Listed("List the audit trail: who changed what.", "keys"),
         "scheduler": Listed("Control the scheduler: run-once, status."),
-        "db": Listed("Manage the database: upgrade, current, backup, restore, upgrade-server."),
+        "db": Listed("Manage the database: upgrade, back up, verify, restore, and more."),
         "config": Listed("Show the settings and the source of each value."),
         "help": Listed("Show help for a command, as --help does.", "config"),
     },
@@ -99,6 +100,10 @@ class CommandTree(TyperGroup):
 
     def parse_args(self, *arguments: Any) -> Any:
         """Read the options before the command."""
+        if arguments[1][:1] == ["--show-completion"] and arguments[1][1:]:
+            # The option itself prints that of the shell in which it runs.
+            how = f"source_{arguments[1][1]}"
+            raise typer.Exit(shell_complete(self, {}, PROGRAM, "_SITEATLAS_COMPLETE", how))
         with _plain_usage_errors():
             return super().parse_args(*arguments)
 

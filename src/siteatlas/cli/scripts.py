@@ -320,6 +320,9 @@ def _write_sitemaps(domain: str, sitemaps: list[SitemapView]) -> None:
         write_line(f"  Job ID: {sitemap.job_id}")
         write_line(f"  Created by: {sitemap.created_by}")
         write_line(f"  Created at: {sitemap.created_at}")
+        if sitemap.error_code:
+            label = "Limited" if sitemap.limited else "Error"
+            write_line(f"  {label}: {sitemap.error_code}: {sitemap.error or ''}".rstrip(": "))
 
 
 async def _pending(settings: Settings) -> list[JobView]:

@@ -13,14 +13,13 @@ import struct
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any
-from uuid import UUID
 
-from siteatlas.aio import LoopLocal, Quota, fair_loop
-from siteatlas.errors import ParquetFailed, ParquetUnavailable, TooManyExports
+from siteatlas.aio import fair_loop
+from siteatlas.errors import ParquetFailed, ParquetUnavailable
 from siteatlas.export.encoding import ExportMetadata, ExportSchema, row_slices
 
 LENGTH = struct.Struct(">Q")
@@ -28,28 +27,12 @@ LENGTH = struct.Struct(">Q")
 UNAVAILABLE = 3
 # Without the current directory among the places that modules are imported from.
 PROCESS = ("-P", "-m", "siteatlas.export.parquet_process")
-# Each takes about 100 MB.
-MAX_PROCESSES = 4
-_quota = LoopLocal(lambda: Quota(MAX_PROCESSES, per_user=2))
 
 
 def require_parquet() -> None:
     """Raise ParquetUnavailable without pyarrow."""
     if find_spec("pyarrow") is None:
         raise ParquetUnavailable
-
-
-@contextmanager
-def count_parquet_export(holder: UUID | None) -> Iterator[None]:
-    """Count an export of a service while it lasts; TooManyExports while too many are running.
-
-    To be entered before the response begins, so that the request can still be refused.
-    """
-    quota = _quota.get()
-    if not quota.has_room(holder):
-        raise TooManyExports(retry_after=60.0)
-    with quota.taken_by(holder):
-        yield
 
 
 async def parquet_content(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 from uuid import UUID
 
@@ -43,7 +43,12 @@ from siteatlas.export.encoding import (
     encoded,
 )
 from siteatlas.export.parquet import parquet_content, require_parquet
-from siteatlas.storage.session import AsyncSession, get_session, get_snapshot_session
+from siteatlas.storage.session import (
+    AsyncSession,
+    expensive_turn,
+    get_session,
+    get_snapshot_session,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +68,21 @@ class ExportRequest:
     at: PointInTime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Export:
-    """An export that was begun: its metadata, and its bytes."""
+    """An export that was begun: its metadata, its bytes, and how many rows were read for them."""
 
     metadata: ExportMetadata
-    content: AsyncGenerator[bytes, None]
+    content: AsyncGenerator[bytes, None] = field(init=False)
+    row_count: int = 0
+
+    async def counted(
+        self, batches: AsyncIterator[Sequence[Any]]
+    ) -> AsyncGenerator[Sequence[Any], None]:
+        """The batches; their rows are counted as they are read."""
+        async for batch in batches:
+            self.row_count += len(batch)
+            yield batch
 
 
 async def begin_export(session: AsyncSession, request: ExportRequest) -> Export:
@@ -83,8 +97,10 @@ async def begin_export(session: AsyncSession, request: ExportRequest) -> Export:
     schema = SCHEMAS[request.what]
     as_of_seq = head.seq if past is None else past
     metadata = ExportMetadata(schema.label, as_of_seq, str(head.feed_id))
-    batches = _batches(request, head, past)
-    return Export(metadata, _content(request.format, schema, metadata, batches))
+    export = Export(metadata)
+    batches = export.counted(_batches(request, head, past))
+    export.content = _content(request.format, schema, metadata, batches)
+    return export
 
 
 def _content(
@@ -129,7 +145,7 @@ async def _url_batches(source: UrlSource) -> AsyncIterator[Sequence[Any]]:
     """
     place = None
     while True:
-        async with get_session() as session, session.begin():
+        async with expensive_turn(), get_session() as session, session.begin():
             if source.at_seq is not None:
                 await require_past_number(session, source.at_seq)
             found = await read_urls(session, source, place, 2_000)

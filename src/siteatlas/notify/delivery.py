@@ -134,14 +134,14 @@ class Turn:
         self._begin(place, feed_id)
         async with self._transaction() as session:
             facts = await read_message(session, place)
-            is_ours = facts is None or await renew_lease(session, self._endpoint)
+            now = await renew_lease(session, self._endpoint) if facts else None
         if facts is None:
             self._move(place.seq, place.rank)
-        if facts is None or not is_ours:
-            return is_ours
+        if facts is None or now is None:
+            return facts is None
         self._message = feed_message(facts, feed_id, self._public_url)
         sender = await self._open_sender()
-        return await self._record(self._message, await sender.send(self._message))
+        return await self._record(self._message, await sender.send(self._message, now))
 
     def _begin(self, place: MessagePlace, feed_id: UUID) -> None:
         """Remember the message that is next; failures at another one, which is gone, are over."""

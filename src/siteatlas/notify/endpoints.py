@@ -21,7 +21,7 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.notify.messages import delivery_of, generate_secret, make_test_message, open_sender
 from siteatlas.settings import Settings
 from siteatlas.storage.models import MessageType
-from siteatlas.storage.session import AsyncSession, get_background_session
+from siteatlas.storage.session import AsyncSession, database_time, get_background_session
 
 # What an endpoint can choose; a test message is sent whatever it chose.
 FEED_TYPES = tuple(kind for kind in MessageType if kind is not MessageType.TEST)
@@ -159,12 +159,12 @@ def require_found(found: bool) -> None:
 async def deliver_test(endpoint_id: UUID, settings: Settings, policy: EgressPolicy) -> NewDelivery:
     """Send a test message now, also to a disabled endpoint, and log it."""
     async with get_background_session() as session, session.begin():
-        endpoint = await load_endpoint(session, endpoint_id)
+        endpoint, now = await load_endpoint(session, endpoint_id), await database_time(session)
     if endpoint is None:
         raise WebhookNotFound
-    message = make_test_message(endpoint.id, uuid4())
+    message = make_test_message(endpoint.id, uuid4(), now)
     async with open_sender(endpoint, settings, policy) as sender:
-        attempt = await sender.send(message)
+        attempt = await sender.send(message, now)
     delivery = delivery_of(message, attempt, 1)
     async with get_background_session() as session, session.begin():
         require_found(await record_test(session, endpoint.id, delivery))

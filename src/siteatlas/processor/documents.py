@@ -33,8 +33,9 @@ from siteatlas.catalog.sitemaps import (
 )
 from siteatlas.catalog.url_copy import UrlRow
 from siteatlas.catalog.urls import load_entries, load_some_entries, url_hash
-from siteatlas.errors import DatabaseError
+from siteatlas.errors import DatabaseError, UrlLimitReached
 from siteatlas.hash_arrays import index_of
+from siteatlas.net.gate import OriginHeaders
 from siteatlas.processor.entries import (
     READ_VERSION,
     DateSample,
@@ -68,7 +69,8 @@ class OpenedScan:
     """The scan that a job works on, and what was stored of its site before.
 
     `manual` are the addresses of documents that a user submitted for this site. `has_baseline`: an
-    earlier scan of the site was complete; changes of URLs are reported only after it.
+    earlier scan of the site was complete; changes of URLs are reported only after it. `headers` are
+    sent with the requests to one origin.
     """
 
     id: int
@@ -78,6 +80,7 @@ class OpenedScan:
     known: KnownSitemaps
     manual: tuple[str, ...] = ()
     has_baseline: bool = False
+    headers: OriginHeaders | None = None
 
 
 @dataclass(slots=True)
@@ -148,14 +151,15 @@ class ScannedDocument:
         if self.memory is not None:
             self.read_count = len(self.memory)
             self.forget()
-        read = event.outcome in (DocumentOutcome.COMPLETE, DocumentOutcome.UNCHANGED)
-        self.changes |= {
-            "status": SitemapStatus.COMPLETED if read else SitemapStatus.FAILED,
-            "http_status": event.http_status,
-            "fetch_seconds": event.seconds,
-            "error_code": event.error_code,
-            "error": event.error,
-        }
+        status = _status_after(event)
+        if status is not SitemapStatus.PENDING or self.fresh:
+            self.changes |= {
+                "status": status,
+                "http_status": event.http_status,
+                "fetch_seconds": event.seconds,
+                "error_code": event.error_code,
+                "error": event.error,
+            }
         if event.outcome is not DocumentOutcome.UNCHANGED:
             self.changes |= {
                 "wire_bytes": event.wire_bytes,
@@ -354,6 +358,17 @@ class DocumentRegistry:
         if document.is_idle:
             del self._by_url[document.url], self._by_id[document.id]
             self._idle.add(url_hash(document.url), document.id, fresh=document.fresh)
+
+
+def _status_after(event: DocumentClosed) -> SitemapStatus:
+    """The status after a read; pending if the URL limit left no room for any entry."""
+    if event.outcome in (DocumentOutcome.COMPLETE, DocumentOutcome.UNCHANGED):
+        return SitemapStatus.COMPLETED
+    if event.error_code != UrlLimitReached.code:
+        return SitemapStatus.FAILED
+    # The limit was asked for, and is no fault of the document.
+    cut = event.outcome is DocumentOutcome.CUT
+    return SitemapStatus.COMPLETED if cut else SitemapStatus.PENDING
 
 
 def _listed_document(url: str, document_id: UUID, *, fresh: bool) -> ScannedDocument:

@@ -19,7 +19,7 @@ from typing import Any
 from uuid import UUID
 
 from siteatlas.aio import background_task, fair_loop
-from siteatlas.catalog.domains import has_baseline, register_domain
+from siteatlas.catalog.domains import find_site_headers, has_baseline, register_domain
 from siteatlas.catalog.scans import (
     ScanCounts,
     correct_domain_counts,
@@ -81,7 +81,7 @@ from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.options import MAX_DOCUMENTS
 from siteatlas.settings import Settings, load_settings
-from siteatlas.storage.models import JobStatus
+from siteatlas.storage.models import Domain, JobStatus
 from siteatlas.storage.session import (
     AsyncSession,
     get_background_session,
@@ -143,7 +143,8 @@ class Processor:
         try:
             with activity.mark_ending():
                 async with asyncio.timeout(6 * 3600):
-                    address = _parse_address(claim)
+                    address = await _find_address(claim)
+                    claim = replace(claim, domain=claim.domain or address.domain)
                     if claim.domain_id is None:
                         # So that the outcome of the job is recorded there too.
                         claim = replace(claim, domain_id=await _register(claim, address))
@@ -181,7 +182,7 @@ class Processor:
                 failure = await self._scan(claim, address, scan, recorder, activity)
             finished = await recorder.finish()
             steps = FencedSteps(claim, activity, lease_seconds=self._settings.lease_seconds)
-            probe = partial(self._analyzer.probe_documents, address)
+            probe = partial(self._analyzer.probe_documents, address, headers=scan.headers)
             end = end_of_scan(steps, scan, finished, self._removal_rules, probe, failure)
             default_interval_hours = self._settings.scan_interval_hours
             status, result = await publish(steps, finished, end, default_interval_hours)
@@ -226,6 +227,7 @@ class Processor:
             only_document=claim.document,
             manual_documents=scan.manual,
             child_filter=claim.child_filter,
+            headers=scan.headers,
         )
         log.info("scan_started", scan_id=scan.id, resumed=scan.resumed)
         try:
@@ -251,6 +253,10 @@ class Processor:
             )
         if new is None or new.known is None:
             return await self._continue(claim, claim.domain_id, address, new)
+        headers = None
+        if new.has_headers:
+            async with get_job_autocommit_session() as session:
+                headers = await find_site_headers(session, claim.domain_id)
         manual = new.manual + _not_yet_requested(new.known.by_id, new.joined)
         return OpenedScan(
             id=new.id,
@@ -260,6 +266,7 @@ class Processor:
             known=new.known,
             manual=manual,
             has_baseline=new.has_baseline,
+            headers=headers,
         )
 
     async def _continue(
@@ -281,6 +288,7 @@ class Processor:
             known = await load_sitemaps(session, domain_id, scan_id, resumed=resumed)
             manual = await load_manual_documents(session, domain_id) if known.stored else ()
             baseline = await has_baseline(session, domain_id)
+            headers = await find_site_headers(session, domain_id)
             joined = await report_start(
                 session,
                 claim,
@@ -289,7 +297,7 @@ class Processor:
             )
         manual += _not_yet_requested(known.by_id, joined)
         return OpenedScan(
-            scan_id, domain_id, address.domain, resumed, known, manual, has_baseline=baseline
+            scan_id, domain_id, address.domain, resumed, known, manual, baseline, headers
         )
 
     async def _record_failure(
@@ -339,10 +347,16 @@ class Processor:
             return None
 
 
-def _parse_address(claim: Claim) -> WebAddress:
-    if claim.domain is None or claim.base_url is None:
+async def _find_address(claim: Claim) -> WebAddress:
+    """The address in the request of a job, or else that of its site."""
+    base_url = claim.base_url
+    if base_url is None and claim.domain_id is not None:
+        async with get_job_session() as session, session.begin():
+            site = await session.get(Domain, claim.domain_id)
+            base_url = None if site is None else site.base_url
+    if base_url is None:
         raise JobDataInvalid
-    return parse_site(claim.base_url)
+    return parse_site(base_url)
 
 
 @retry_when_busy

@@ -40,7 +40,7 @@ from siteatlas.catalog.scans import (
 )
 from siteatlas.catalog.urls import count_distinct_urls
 from siteatlas.catalog.write_batch import flush_batch
-from siteatlas.errors import AddressError, DatabaseBusy, LeaseLost
+from siteatlas.errors import AddressError, DatabaseBusy, LeaseLost, UrlLimitReached
 from siteatlas.meters import meters
 from siteatlas.net.address import parse_url
 from siteatlas.processor.documents import OpenedScan
@@ -132,7 +132,9 @@ class FinalTransaction:
             async with get_job_session(statement_seconds=STEP_SECONDS) as session, session.begin():
                 await flush_batch(session, self.finished.batch, scan_id=self.end.scan.id)
                 if self.finished.has_unrequested_documents:
-                    await close_unfinished(session, self.end.scan.id, None)
+                    met_limit = ProblemCode.URL_LIMIT in self.finished.reasons
+                    code = UrlLimitReached.code if met_limit else None
+                    await close_unfinished(session, self.end.scan.id, code)
                 if await self._is_widened(session):
                     return await complete(session, self.steps.claim, {}), {}
                 summary = await self._summarise(session)

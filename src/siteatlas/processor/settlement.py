@@ -102,7 +102,7 @@ class RemovalRules:
 
 @dataclass(frozen=True, slots=True)
 class VanishedDocument:
-    """A document that a scan found vanished; `again`: this scan found that too."""
+    """A document that a scan found vanished; `again`: this scan, a later one, found that too."""
 
     id: UUID
     url: str
@@ -296,7 +296,22 @@ class Settlement:
             mark = partial(mark_vanished, scan_id=self._scan_id, sitemap_ids=new)
             await self._steps.run(mark)
         now = await self._steps.read(database_time)
-        return [_vanished(doc, now, found) for doc in documents if _has_vanished(doc, found)]
+        return [self._vanished(doc, now, found) for doc in documents if _has_vanished(doc, found)]
+
+    def _vanished(
+        self, document: UnreadDocument, now: datetime, found: VanishedDocuments
+    ) -> VanishedDocument:
+        # An earlier attempt at this scan may have marked the document.
+        is_later = document.vanished_scan_id not in (None, self._scan_id)
+        return VanishedDocument(
+            id=document.id,
+            url=document.url,
+            url_count=document.url_count,
+            last_complete_at=document.last_complete_at,
+            vanished_at=document.vanished_at or now,
+            scan_started_at=document.vanished_scan_started_at,
+            again=is_later and document.id in found.ids,
+        )
 
     async def _load_unread(self) -> list[UnreadDocument]:
         """The documents that the scan did not read, if it is one of the whole site."""
@@ -412,20 +427,6 @@ class Settlement:
 
 def _has_vanished(document: UnreadDocument, found: VanishedDocuments) -> bool:
     return document.id in found.ids or document.vanished_at is not None
-
-
-def _vanished(
-    document: UnreadDocument, now: datetime, found: VanishedDocuments
-) -> VanishedDocument:
-    return VanishedDocument(
-        id=document.id,
-        url=document.url,
-        url_count=document.url_count,
-        last_complete_at=document.last_complete_at,
-        vanished_at=document.vanished_at or now,
-        scan_started_at=document.vanished_scan_started_at,
-        again=document.vanished_at is not None and document.id in found.ids,
-    )
 
 
 @dataclass(slots=True)
@@ -592,8 +593,8 @@ def _proof(
 
 
 def _is_confirmed(urls: MissingUrls, missed_at: datetime, rules: RemovalRules) -> bool:
-    last = urls.last_complete_at
-    return last is not None and last - missed_at >= rules.confirm_after
+    again = urls.read_again_at
+    return again is not None and again - missed_at >= rules.confirm_after
 
 
 def _unread_since(moment: datetime, documents: Iterable[ReadDocument]) -> list[ReadDocument]:

@@ -34,6 +34,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
 from siteatlas.errors import JobCancelled, JobPoison, LeaseLost
 from siteatlas.queue.completion import has_follow_up, record_attempts
@@ -168,7 +169,7 @@ def _claim_of_suspect() -> Any:
 
 
 def _rescue(*, count_deaths: bool, only_listed: bool) -> Any:
-    is_death = has_begun() & ~_worker_is_alive() if count_deaths else false()
+    is_death = has_begun() & ~_worker_is_alive() & ~_was_restarted() if count_deaths else false()
     expired = _expired_jobs(is_death, only_listed=only_listed)
     cancelled = Job.cancel_requested_at.is_not(None)
     deaths = Job.rescues + case((expired.c.is_death, 1), else_=0)
@@ -223,8 +224,9 @@ def _expired_jobs(is_death: Any, *, only_listed: bool) -> Any:
         .cte("sites")
     )
     free = _rescue_array(select(sites.c.id), Domain.id)
+    earlier_deaths = _attempts(JobAttempt.error_code == LEASE_EXPIRED)
     return (
-        select(Job.id, is_death.label("is_death"), _earlier_deaths().label("earlier_deaths"))
+        select(Job.id, is_death.label("is_death"), earlier_deaths.label("earlier_deaths"))
         .where(expired, or_(Job.domain_id.is_(None), Job.domain_id == any_(free)))
         .order_by(Job.id)
         .limit(RESCUE_BATCH)
@@ -233,10 +235,10 @@ def _expired_jobs(is_death: Any, *, only_listed: bool) -> Any:
     )
 
 
-def _earlier_deaths() -> Any:
+def _attempts(condition: ColumnElement[bool]) -> Any:
     return (
         select(func.count())
-        .where(JobAttempt.job_id == Job.id, JobAttempt.error_code == LEASE_EXPIRED)
+        .where(JobAttempt.job_id == Job.id, condition)
         .correlate(Job)
         .scalar_subquery()
     )
@@ -262,6 +264,28 @@ def _worker_is_alive() -> Any:
         .correlate(Job)
         .exists()
     )
+
+
+def _was_restarted() -> Any:
+    """SQL condition: PostgreSQL, or the machine of the worker, was started after the claim.
+
+    Then the job did not kill its worker; unless it kills the container in which both run, so the
+    excuse ends after as many rescues as there may be deaths.
+    """
+    worker, later = aliased(Worker), aliased(Worker)
+    machine = (
+        select(later.id)
+        .join(worker, worker.hostname == later.hostname)
+        .where(
+            worker.id == Job.worker_id,
+            worker.boot_id != later.boot_id,
+            later.started_at > Job.started_at,
+        )
+        .correlate(Job)
+        .exists()
+    )
+    rescues = _attempts(JobAttempt.outcome == "rescued")
+    return or_(func.pg_postmaster_start_time() > Job.started_at, machine) & (rescues < MAX_DEATHS)
 
 
 def _rescue_pause(deaths: Any) -> Any:
@@ -320,7 +344,7 @@ async def claim_suspect(
     """Claim one suspect: a pending job whose worker died twice. It must run alone in its process.
 
     Only then does another death show that it was this job that killed the worker: the process
-    calls `suspects.mark_alone` when the other jobs have ended.
+    calls `mark_alone` when the other jobs have ended.
     """
     values = _claim_params(worker_id, lease_seconds)
     job = (await session.execute(_claim_suspect, values)).one_or_none()
@@ -355,10 +379,10 @@ async def rescue(
       `MAX_DEATHS` deaths over all attempts;
     - pending otherwise, with a growing delay, and as a suspect after `SUSPECT_RESCUES` deaths.
 
-    A death is counted unless the job had not begun, or the worker was seen after the lease had
-    expired. `count_deaths=False` counts none: the database was unavailable, so no worker could
-    renew a lease. The record of the attempt distinguishes the two: only a counted death can be
-    forgiven later.
+    A death is counted unless the job had not begun, the worker was seen after the lease had
+    expired, or PostgreSQL or the machine of the worker was restarted. `count_deaths=False` counts
+    none: the database was unavailable, so no worker could renew a lease. The record of the attempt
+    distinguishes the two: only a counted death can be forgiven later.
     """
     statement = _rescue_statements[count_deaths, only is not None]
     rows = (await session.execute(statement, {"only": list(only or ())})).all()

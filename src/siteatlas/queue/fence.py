@@ -82,12 +82,14 @@ class WorkerReport:
     running: int
     last_tick_at: datetime | None = None
     next_tick_at: datetime | None = None
+    boot_id: str | None = None
 
 
 async def report_worker(session: AsyncSession, report: WorkerReport) -> None:
     """Insert or refresh the row of a process."""
     values = {
         "hostname": report.hostname,
+        "boot_id": report.boot_id,
         "pid": report.pid,
         "version": report.version,
         "slots": report.slots,

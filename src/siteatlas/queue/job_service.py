@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import func, literal, or_, select, update
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -28,7 +29,7 @@ from siteatlas.queue.fair_order import queue_literal
 from siteatlas.queue.fence import NewJob, SubmittedJob, parse_status
 from siteatlas.queue.operator_actions import requeued_values
 from siteatlas.queue.submission import create
-from siteatlas.storage.models import LOCAL_USER_ID, SITEMAP_JOB, Job, JobStatus
+from siteatlas.storage.models import LOCAL_USER_ID, SITEMAP_JOB, Job, JobStatus, User
 
 
 class JobService:
@@ -43,6 +44,8 @@ class JobService:
         _require_new_job_pending(data.get("status"))
         job_id = _uuid("job_id", data.get("job_id"))
         created_by = _uuid("created_by", data.get("created_by")) or LOCAL_USER_ID
+        if await session.get(User, created_by) is None:
+            raise InputError(f"created_by {str(created_by)!r} is not a user.")
         job_type = data.get("job_type") or SITEMAP_JOB
         if job_type != SITEMAP_JOB:
             return await _create_other(session, str(job_type), data, job_id, created_by)
@@ -101,15 +104,18 @@ class JobService:
     ) -> Job:
         """Set the status of a job by hand; refused while a worker holds its lease.
 
-        A job that is set back to pending starts over, without progress, error or result.
+        `result_data` is added to what is stored. A job that is set back to pending starts over,
+        without progress, error or result.
         """
         word = parse_status(status)
         if word is JobStatus.PROCESSING:
             raise JobStateConflict("A job can only be started by a worker.")
-        given = {"progress": progress, "result_data": result_data, "error": error}
-        values = _job_values_for_status(word) | {
-            name: v for name, v in given.items() if v is not None
-        }
+        values = _job_values_for_status(word)
+        given = {"progress": progress, "error": error}
+        values |= {name: value for name, value in given.items() if value is not None}
+        if result_data is not None:
+            stored = func.coalesce(values.get("result_data", Job.result_data), literal({}, JSONB()))
+            values["result_data"] = stored.op("||")(literal(result_data, JSONB()))
         unheld = or_(Job.lease_until.is_(None), Job.lease_until < func.now())
         statement = (
             update(Job)

@@ -38,6 +38,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.pool import QueuePool
 
+from siteatlas.catalog.access import last_backup_at
 from siteatlas.catalog.change_feed import FeedLoad, feed_load
 from siteatlas.catalog.domains import SCHEDULED
 from siteatlas.catalog.webhooks import WebhookLoad, webhook_load
@@ -113,10 +114,10 @@ def process_metrics(version: str) -> str:
     return generate_latest(metrics_registry(version)).decode()
 
 
-def queue_metrics(load: QueueLoad | None) -> str:
+def queue_metrics(load: QueueLoad | None, free_disk_bytes: int | None = None) -> str:
     """Metrics of the queue, in the Prometheus text format; without a database `load` is None."""
     registry = CollectorRegistry()
-    registry.register(QueueCollector(load))
+    registry.register(QueueCollector(load, free_disk_bytes))
     return generate_latest(registry).decode()
 
 
@@ -139,15 +140,18 @@ def metrics_registry(version: str) -> CollectorRegistry:
 
 
 class QueueCollector(Collector):
-    """The queue as the database sees it; only `database_up 0` when it does not answer."""
+    """The queue as the database sees it; only what needs no database when it does not answer."""
 
-    def __init__(self, load: QueueLoad | None) -> None:
+    def __init__(self, load: QueueLoad | None, free_disk_bytes: int | None) -> None:
         self._load = load
+        self._free_disk_bytes = free_disk_bytes
 
     def collect(self) -> Iterator[Metric]:
         """The Prometheus metrics of the queue, from the load that was read from the database."""
         load = self._load
         yield _gauge("database_up", "1 when the database answered in time.", load is not None)
+        if (free := self._free_disk_bytes) is not None:
+            yield _gauge("disk_free_bytes", "Free disk space for the embedded server.", free)
         if load is None:
             return
         yield _gauges("jobs", "Jobs by status.", "status", load.jobs)
@@ -170,6 +174,8 @@ class QueueCollector(Collector):
         behind = load.webhooks.behind
         yield _gauge("webhooks_behind", "Numbers by which the slowest webhook is behind.", behind)
         yield _gauge("database_bytes", "Disk space of the database.", load.database_bytes)
+        backup = load.last_backup_at.timestamp() if load.last_backup_at else 0.0
+        yield _gauge("last_backup_timestamp_seconds", "Unix time of the last backup.", backup)
 
 
 class BuildCollector(Collector):
@@ -285,20 +291,27 @@ class QueueLoad:
     feed: FeedLoad
     webhooks: WebhookLoad
     database_bytes: int
+    last_backup_at: datetime | None = None
 
 
 class EndedJobs:
-    """Ended jobs by status, counted once a minute: it means reading most of the table."""
+    """Ended jobs by status. Large numbers are counted once a minute: that reads most of the table.
 
-    def __init__(self) -> None:
+    Smaller ones are always counted, because people compare them with the jobs that they see.
+    """
+
+    def __init__(self, large: int = 10_000) -> None:
+        self._large = large
         self._counts: dict[str, int] = {}
         self._good_until = 0.0
 
     async def count(self, session: AsyncSession) -> dict[str, int]:
-        """The counts, at most a minute old."""
+        """The counts; one that is large is at most a minute old."""
         if time.monotonic() >= self._good_until:
-            self._counts = await _count(session, FINAL_STATUSES)
-            self._good_until = time.monotonic() + 60.0
+            self._counts, self._good_until = {}, time.monotonic() + 60.0
+        unknown = [s for s in FINAL_STATUSES if self._counts.get(s.value, 0) < self._large]
+        if unknown:
+            self._counts |= await _count(session, unknown)
         return self._counts
 
 
@@ -314,6 +327,7 @@ async def queue_load(session: AsyncSession, ended: EndedJobs) -> QueueLoad:
         feed=await feed_load(session),
         webhooks=await webhook_load(session),
         database_bytes=int(await session.scalar(select(database_size)) or 0),
+        last_backup_at=await last_backup_at(session),
     )
 
 

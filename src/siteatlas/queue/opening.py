@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Integer, Row, case, func, literal, null, select, true
+from sqlalchemy import Integer, Row, case, exists, func, literal, null, select, true
 from sqlalchemy import bindparam as bound
 from sqlalchemy.dialects.postgresql import insert
 
@@ -24,13 +24,17 @@ from siteatlas.catalog.sitemaps import (
 from siteatlas.queue.claims import distinct_documents, fence_values
 from siteatlas.queue.fence import Claim, renew_lease
 from siteatlas.queue.submission import joined_documents
-from siteatlas.storage.schema import DOMAINS, JOBS, SCANS, SITEMAPS
+from siteatlas.storage.schema import DOMAINS, JOBS, SCANS, SITE_HEADERS, SITEMAPS
 from siteatlas.storage.session import Reader
 
 _domain = bound("of_domain", type_=SCANS.c.domain_id.type)
 # Joined to the job, so that the site is locked before it, as in every other transaction.
 _site = (
-    select(DOMAINS.c.id, DOMAINS.c.baseline_scan_id)
+    select(
+        DOMAINS.c.id,
+        DOMAINS.c.baseline_scan_id,
+        exists().where(SITE_HEADERS.c.domain_id == _domain).label("has_headers"),
+    )
     .where(DOMAINS.c.id == _domain)
     .with_for_update(read=True, key_share=True)
     .cte("site")
@@ -67,6 +71,7 @@ _open = (
         case((_is_first, _held.c.documents)).label("joined"),
         case((_is_first, _manual_urls)).label("manual"),
         case((_is_first, _site.c.baseline_scan_id)).label("baseline"),
+        _site.c.has_headers,
         *SITEMAP_COLUMNS,
         null().label("state"),
         literal(0, Integer()).label("read_count"),
@@ -85,7 +90,7 @@ class NewScan:
 
     `manual` are documents that a user named and that earlier scans read, `joined` those named by
     submissions that joined recent jobs of the site. `has_baseline`: a scan of the site
-    was complete.
+    was complete. `has_headers`: it has request headers.
     """
 
     id: int
@@ -93,6 +98,7 @@ class NewScan:
     known: KnownSitemaps | None
     manual: tuple[str, ...]
     joined: tuple[str, ...]
+    has_headers: bool
 
 
 async def open_new_scan(
@@ -121,6 +127,7 @@ async def open_new_scan(
         known=await _sitemaps_of_claimed_job(session, rows),
         manual=tuple(manual),
         joined=distinct_documents(joined),
+        has_headers=rows[0].has_headers,
     )
 
 

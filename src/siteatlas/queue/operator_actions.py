@@ -9,11 +9,13 @@ from uuid import UUID
 from sqlalchemy import (
     ColumnElement,
     case,
+    delete,
     func,
     insert,
     literal,
     null,
     select,
+    union,
     update,
 )
 from sqlalchemy.dialects.postgresql import JSONB
@@ -30,6 +32,7 @@ from siteatlas.errors import (
     JobNotFound,
     JobStateConflict,
     NothingHeld,
+    NotOwner,
 )
 from siteatlas.queue.completion import (
     has_follow_up,
@@ -49,21 +52,31 @@ from siteatlas.queue.submission import create
 from siteatlas.settings import DEFAULT_MAX_ATTEMPTS
 from siteatlas.storage.models import (
     SITEMAP_JOB,
+    SYSTEM_USER_ID,
     AttemptOutcome,
     Domain,
     Job,
+    JobRequest,
     JobStatus,
+    Scan,
     ScanState,
     Worker,
 )
 from siteatlas.storage.schema import JOB_ATTEMPTS, JOBS
 
 
-async def cancel(session: AsyncSession, job_id: int) -> str:
-    """Cancel a pending job at once; a running one is stopped with the next heartbeat."""
+async def cancel(session: AsyncSession, job_id: int, user_id: UUID | None = None) -> str:
+    """Cancel a pending job at once; a running one is stopped with the next heartbeat.
+
+    With `user_id`, only the request of that user is withdrawn unless nobody else wants the job.
+    """
     is_pending = Job.status == JobStatus.PENDING
     # A running job is ended by its worker; only the end of a job queues its follow-up.
     await _lock_domain(session, Job.id == job_id, is_pending, has_follow_up)
+    if user_id is not None and await _withdraw(session, job_id, user_id):
+        return await _load_status(session, job_id)
+    # A submission that joins the job waits for this lock.
+    await session.execute(select(Job.id).where(Job.id == job_id).with_for_update())
     statement = (
         update(Job)
         .where(Job.id == job_id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE_STATUSES))
@@ -88,29 +101,47 @@ async def cancel(session: AsyncSession, job_id: int) -> str:
     raise JobStateConflict(f"The job is {current} and can no longer be cancelled.")
 
 
+async def _withdraw(session: AsyncSession, job_id: int, user_id: UUID) -> bool:
+    """Withdraw the request of a user; return whether an active job is still wanted.
+
+    If the job was theirs, it then belongs to, and counts for, the next one who wants it.
+    """
+    active = select(Job.created_by).where(Job.id == job_id, Job.status.in_(ACTIVE_STATUSES))
+    owner = await session.scalar(active.with_for_update())
+    others = select(JobRequest.user_id).where(JobRequest.job_id == job_id)
+    left = user_id
+    if owner == user_id:
+        heir = await session.scalar(others.order_by(JobRequest.created_at).limit(1))
+        if heir is None:
+            return False
+        await session.execute(update(Job).where(Job.id == job_id).values(created_by=heir))
+        left = heir
+    requests = delete(JobRequest).where(JobRequest.job_id == job_id, JobRequest.user_id == left)
+    await session.execute(requests)
+    return owner is not None
+
+
 async def remove_domain_and_jobs(
-    session: AsyncSession, name: str, check_owner: Callable[[UUID, bool], None] | None = None
+    session: AsyncSession, name: str, user_id: UUID | None = None
 ) -> None:
     """Delete a site: its waiting job is cancelled, a running one must be stopped first.
 
     The site is locked before its jobs are looked at, so that none is added meanwhile. The feed
     reports it under a separate number, so the transaction should end with this.
-    `check_owner` is called with the owner of each row, and whether it is shared; it raises if it
-    may not be changed.
+    NotOwner if `user_id` is given and the site, or a scan or job of it, is not theirs alone.
     """
-    check_owner = check_owner or _anyone
     domain = await find_domain(session, name, lock=True)
     if domain is None:
         raise DomainNotFound
-    check_owner(domain.created_by, False)
-    statement = select(Job.id, Job.status, Job.created_by, Job.shared).where(
+    if user_id is not None:
+        await _require_sole_user(session, domain, user_id)
+    statement = select(Job.id, Job.status).where(
         Job.domain_id == domain.id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE_STATUSES)
     )
     jobs = (await session.execute(statement.with_for_update())).all()
     for job in jobs:
         if job.status == JobStatus.PROCESSING:
             raise JobActive("A job of this site is running. Cancel it first.")
-        check_owner(job.created_by, job.shared)
     # First, so that its job has no follow-up.
     await delete_domain(session, domain)
     for job in jobs:
@@ -118,8 +149,14 @@ async def remove_domain_and_jobs(
     await announce_deletion(session, domain.id, name)
 
 
-def _anyone(_created_by: UUID, _shared: bool) -> None:
-    """The check of a caller who may remove every site."""
+async def _require_sole_user(session: AsyncSession, domain: Domain, user_id: UUID) -> None:
+    if domain.created_by != user_id:
+        raise NotOwner
+    jobs = select(Job.created_by).where(Job.domain_id == domain.id)
+    joined = select(JobRequest.user_id).join(Job).where(Job.domain_id == domain.id)
+    scans = select(Scan.created_by).where(Scan.domain_id == domain.id)
+    if set(await session.scalars(union(jobs, joined, scans))) - {user_id, SYSTEM_USER_ID}:
+        raise NotOwner("Other users scanned this site too. Removing it needs the scope admin.")
 
 
 async def retry(session: AsyncSession, job_id: int) -> SubmittedJob:
@@ -145,6 +182,8 @@ async def retry(session: AsyncSession, job_id: int) -> SubmittedJob:
     except IntegrityError as error:
         raise JobActive from error
     if job is not None:
+        # Those who had joined it did not ask for it again.
+        await session.execute(delete(JobRequest).where(JobRequest.job_id == job_id))
         return SubmittedJob.from_row(job, deduplicated=False)
     current = await _load_status(session, job_id)
     raise JobStateConflict(f"The job is {current}; only failed or cancelled jobs can be retried.")

@@ -13,12 +13,16 @@ from datetime import timedelta
 from typing import Any, Self
 
 from sqlalchemy import (
+    ARRAY,
     ColumnElement,
     Select,
+    Uuid,
     and_,
+    any_,
     delete,
     exists,
     func,
+    literal,
     or_,
     select,
     update,
@@ -26,6 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
+from siteatlas.catalog.sitemaps import INDEX
 from siteatlas.catalog.urls import delete_rows
 from siteatlas.queue.fence import ACTIVE_STATUSES
 from siteatlas.queue.submission import freeze_items
@@ -192,21 +197,19 @@ async def _delete_robots_texts(session: AsyncSession, scan_ids: Sequence[int], d
 
 
 async def prune_removed_urls(session: AsyncSession, days: float) -> int:
-    """Delete URLs of one site without an active job that were removed long ago.
+    """Delete URLs of sites without an active job that were removed long ago.
 
-    A running scan has loaded them; the lock prevents that a new one starts meanwhile.
+    A running scan has loaded them; the locks prevent that a new one starts meanwhile.
     """
     due = SitemapUrl.removed_at < func.now() - timedelta(days=days)
     active = exists().where(Job.domain_id == Sitemap.domain_id, Job.status.in_(ACTIVE_STATUSES))
     listed_by = Sitemap.id == SitemapUrl.sitemap_id
-    site = select(Sitemap.domain_id).join(SitemapUrl, listed_by).where(due, ~active).limit(1)
-    domain_id = (await session.execute(site)).scalar()
-    if domain_id is None:
-        return 0
-    idle = select(Domain.id).where(Domain.id == domain_id).with_for_update(skip_locked=True)
-    if (await session.execute(idle)).scalar() is None:
-        return 0
-    documents = select(Sitemap.id).where(Sitemap.domain_id == domain_id, ~active)
+    rows = select(Sitemap.domain_id).join(SitemapUrl, listed_by).where(due, ~active)
+    sites = func.array(rows.limit(ROWS_PER_BATCH).scalar_subquery(), type_=ARRAY(Uuid()))
+    idle = select(Domain.id).where(Domain.id == any_(sites)).with_for_update(skip_locked=True)
+    locked = (await session.scalars(idle)).all()
+    of_sites = Sitemap.domain_id == any_(literal(locked, ARRAY(Uuid())))
+    documents = select(Sitemap.id).where(of_sites, ~active)
     condition = and_(due, SitemapUrl.sitemap_id.in_(documents))
     return await delete_rows(session, SitemapUrl, condition, ROWS_PER_BATCH)
 
@@ -351,6 +354,10 @@ async def prune_unrequested_documents(session: AsyncSession) -> int:
     idle = select(Domain.id).where(Domain.id == domain_id).with_for_update(skip_locked=True)
     if (await session.execute(idle)).scalar() is None:
         return 0
+    # An index that is unchanged would else list only the documents that are left.
+    indexes = (Sitemap.domain_id == domain_id, Sitemap.type == INDEX)
+    forgotten = {"etag": None, "last_modified": None, "content_hash": None}
+    await session.execute(update(Sitemap).where(*indexes).values(forgotten))
     belongs = and_(Sitemap.domain_id == domain_id, never_requested, ~active)
     return await delete_rows(session, Sitemap, belongs, DOCUMENTS_PER_BATCH)
 

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Select,
     SmallInteger,
     Text,
+    Uuid,
     any_,
     bindparam,
     case,
@@ -59,7 +60,7 @@ from siteatlas.storage.models import (
     JobStatus,
 )
 from siteatlas.storage.models.jobs import ACTIVE_CONDITION as ACTIVE_PREDICATE
-from siteatlas.storage.schema import JOBS
+from siteatlas.storage.schema import JOB_REQUESTS, JOBS
 from siteatlas.storage.session import Reader
 
 # How many documents may be added to one job.
@@ -168,18 +169,27 @@ def _add_document_statement() -> Any:
 
 
 _add_document = _add_document_statement()
-# The schedule is nobody: a job that it joins still belongs to one user alone.
-_mark_shared = (
-    update(Job)
-    .where(
-        Job.id == any_(bindparam("joined_jobs", type_=ARRAY(BigInteger()))),
-        Job.created_by != bindparam("joined_by"),
-        bindparam("joined_by") != SYSTEM_USER_ID,
-        ~Job.shared,
+
+
+def _request_statement() -> Any:
+    """Note that a user wants jobs of others. Returns those of them that have not ended."""
+    active = (
+        select(Job.id, bindparam("joined_by", type_=Uuid()))
+        .where(
+            Job.id == any_(bindparam("joined_jobs", type_=ARRAY(BigInteger()))),
+            Job.status.in_(ACTIVE_STATUSES),
+        )
+        .order_by(Job.id)
+        # A cancellation that is under way ends first.
+        .with_for_update(read=True, key_share=True)
     )
-    .values(shared=True)
-    .execution_options(synchronize_session=False)
-)
+    new = insert(JOB_REQUESTS).from_select(["job_id", "user_id"], active)
+    known = {"user_id": new.excluded.user_id}
+    again = new.on_conflict_do_update(constraint=JOB_REQUESTS.primary_key, set_=known)
+    return again.returning(JOB_REQUESTS.c.job_id)
+
+
+_request = _request_statement()
 
 
 def joined_documents() -> Any:
@@ -206,14 +216,22 @@ async def find_sufficient_jobs(session: AsyncSession, requests: Sequence[NewJob]
     jobs = {job.dedup_key: job for job in found if job.dedup_key is not None}
     sufficient = {site: job for site, job in jobs.items() if _satisfies(job, by_site[site])}
     for user in {new.created_by for new in by_site.values()}:
-        await _share(session, sufficient.values(), user)
+        wanted = [job for site, job in sufficient.items() if by_site[site].created_by == user]
+        ended = await _request_jobs(session, wanted, user)
+        sufficient = {site: job for site, job in sufficient.items() if job.id not in ended}
     return sufficient
 
 
-async def _share(session: AsyncSession, jobs: Iterable[Job], user: UUID) -> None:
-    joined = [job.id for job in jobs if job.created_by != user and not job.shared]
-    if joined:
-        await session.execute(_mark_shared, {"joined_jobs": joined, "joined_by": user})
+async def _request_jobs(session: AsyncSession, jobs: Iterable[Job], user: UUID) -> set[int]:
+    """Note that a user wants these jobs; return those that have been cancelled meanwhile.
+
+    The schedule wants nothing for itself: a job that it joins still belongs to its users alone.
+    """
+    joined = {job.id for job in jobs if user not in {job.created_by, SYSTEM_USER_ID}}
+    if not joined:
+        return joined
+    values = {"joined_jobs": list(joined), "joined_by": user}
+    return joined - set((await session.scalars(_request, values)).all())
 
 
 def _satisfies(job: Job, new: NewJob) -> bool:
@@ -242,8 +260,8 @@ def _reads_less(job: Job, new: NewJob) -> bool:
 async def join(session: AsyncSession, new: NewJob) -> Job | None:
     """Join the active job of the site and add the document that the submission names."""
     job = await _join_and_widen(session, new)
-    if job is not None:
-        await _share(session, [job], new.created_by)
+    if job is not None and await _request_jobs(session, [job], new.created_by):
+        return None
     document = _named_document(new)
     if job is None or document is None or _reads_only_document(job, document):
         return job

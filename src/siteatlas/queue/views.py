@@ -10,9 +10,11 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
+    ARRAY,
     Float,
     Interval,
     Select,
+    Uuid,
     bindparam,
     case,
     exists,
@@ -20,6 +22,7 @@ from sqlalchemy import (
     func,
     literal,
     select,
+    tuple_,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -36,6 +39,7 @@ from siteatlas.catalog.paging import (
 )
 from siteatlas.errors import BatchNotFound, InputError, JobNotFound
 from siteatlas.net.address import parse_site
+from siteatlas.queue.fair_order import is_pending
 from siteatlas.queue.fence import (
     ACTIVE_STATUSES,
     ALIVE_SECONDS,
@@ -44,12 +48,14 @@ from siteatlas.queue.fence import (
 )
 from siteatlas.storage.models import (
     SITEMAP_JOB,
+    SYSTEM_USER_ID,
     AttemptOutcome,
     Batch,
     BatchItem,
     Domain,
     Job,
     JobAttempt,
+    JobRequest,
     JobStatus,
     Worker,
 )
@@ -95,6 +101,17 @@ class JobView:
     finished_at: datetime | None
     updated_at: datetime
     shared: bool
+    requested_by: list[UUID]
+
+    @property
+    def users(self) -> tuple[UUID, ...]:
+        """Who wants it; its owner is the first."""
+        return (self.created_by, *self.requested_by)
+
+    @property
+    def requests(self) -> int:
+        """How many users want it, not counting the schedule."""
+        return sum(user != SYSTEM_USER_ID for user in self.users)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +175,13 @@ async def list_jobs(
     return await read_page(session, statement, size, JobView, lambda row: scope.write(row.id))
 
 
+async def count_jobs_ahead(session: AsyncSession, job: JobView) -> int:
+    """How many pending jobs are due before this one; users in turn may overtake some of them."""
+    place = tuple_(Job.priority, Job.run_at, Job.id) < tuple_(job.priority, job.run_at, job.id)
+    statement = select(func.count()).where(is_pending(Job), Job.run_at <= func.now(), place)
+    return int(await session.scalar(statement) or 0)
+
+
 async def list_attempts(session: AsyncSession, job_id: int) -> list[AttemptView]:
     """The ended attempts at a job, the latest first."""
     statement = (
@@ -184,7 +208,11 @@ def _jobs() -> Select[*tuple[Any, ...]]:
     """Sitemap jobs with the name of their site, which stays known when the site is deleted."""
     named = func.coalesce(Domain.domain, Job.result_data["domain"].astext)
     kept = (Domain.id == Job.domain_id) & Domain.deleted_at.is_(None)
-    statement = select_view(JobView, Job, domain=named)
+    others = select(JobRequest.user_id).where(JobRequest.job_id == Job.id).correlate(Job)
+    requested_by = func.array(others.scalar_subquery(), type_=ARRAY(Uuid()))
+    statement = select_view(
+        JobView, Job, domain=named, shared=others.exists(), requested_by=requested_by
+    )
     return statement.outerjoin(Domain, kept).where(Job.job_type == SITEMAP_JOB)
 
 

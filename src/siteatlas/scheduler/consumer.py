@@ -27,6 +27,7 @@ from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.net.client import observe_waits
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.process import boot_id
 from siteatlas.processor.processing import Processor, Recounts
 from siteatlas.processor.publication import (
     announce_failed_job,
@@ -197,6 +198,13 @@ class Consumer:
             await terminate_stalled_writers(get_queue_session)
         return jobs
 
+    async def drain(self) -> None:
+        """Claim nothing from now on, and wait for the end of the jobs that run."""
+        self._stopping = True
+        async with self._claim_lock:
+            pass
+        await self._slots.wait_idle()
+
     async def stop_claiming(self) -> None:
         """Claim nothing from now on; a claim in progress is completed first.
 
@@ -219,6 +227,9 @@ class Consumer:
             work, claims = await self._claim(limit, skip_if_expired=True)
             if not work.expired:
                 return claims, 0
+            # Before the first heartbeat, it tells whether this machine was restarted.
+            async with get_queue_session(durable=False) as session, session.begin():
+                await report_worker(session, self._worker_report())
             count_deaths = self._database_uptime.covers_lease
             rescued = await self._rescuer.rescue(work.expired, count_deaths=count_deaths)
             _, claims = await self._claim(limit)
@@ -366,6 +377,7 @@ class Consumer:
         return WorkerReport(
             id=self.worker_id,
             hostname=socket.gethostname(),
+            boot_id=boot_id(),
             pid=os.getpid(),
             version=__version__,
             slots=self._slots.size,

@@ -228,6 +228,7 @@ class SitemapScheduler:
         self._clock = AsyncIOScheduler(timezone=UTC)
         self._ticks = TickTimes(self._clock)
         self._consumer = Consumer(settings, policy, self._ticks)
+        self.drain = self._consumer.drain
         self._stop = asyncio.Event()
         self._claimed_before = 0
         self._stopping = False

@@ -47,6 +47,7 @@ from siteatlas.errors import (
     SchemaOutdated,
     SiteatlasError,
 )
+from siteatlas.meters import meters
 from siteatlas.settings import MAX_PORT
 
 APPLICATION_NAME = "siteatlas"
@@ -54,6 +55,7 @@ APPLICATION_NAME = "siteatlas"
 BACKUP_NAME = "siteatlas-backup"
 DRIVER = "postgresql+asyncpg"
 
+TLS_REJECTED = "rejected SSL upgrade"
 COMMAND_SECONDS = 60
 POOL_WAIT_SECONDS = 10
 # Connections that were idle this long are checked before use: something between here and the
@@ -215,6 +217,12 @@ def parse_database_url(text: str) -> URL:
 
 
 def _split_database_url(text: str) -> URL:
+    # What follows the first `@` of a password would be taken, and shown, as the host.
+    if text.partition("?")[0].count("@") > 1:
+        raise ConfigurationError(
+            "DATABASE_URL contains more than one @: write an @ in the password as %40, and encode "
+            "other special characters like it."
+        )
     try:
         return make_url(text)
     except ArgumentError as error:
@@ -224,11 +232,6 @@ def _split_database_url(text: str) -> URL:
 
 
 def _check_database_host(host: str) -> None:
-    # What follows the first `@` of a password would be shown as a part of the host.
-    if "@" in host:
-        raise ConfigurationError(
-            "DATABASE_URL contains more than one @: write an @ in the password as %40."
-        )
     try:
         host.encode("idna")
     except UnicodeError as error:
@@ -343,7 +346,7 @@ def _meaning(error: Exception, first: BaseException) -> DatabaseError | None:
         '|not allowed to (?:login|connect)|(?:database|role) ".*" does not exist'
     )
     spoken: tuple[tuple[str, type[DatabaseError]], ...] = (
-        ("rejected SSL upgrade|SSL required|TLS required", DatabaseTlsFailed),
+        (f"{TLS_REJECTED}|SSL required|TLS required", DatabaseTlsFailed),
         ("is not currently accepting connections|does not allow connections", DatabaseRefused),
         ("no more connections allowed|too many clients", DatabaseConnectionsExhausted),
         (refused, DatabaseRefused),
@@ -371,6 +374,8 @@ def meaning_of_state(state: str) -> DatabaseError | None:
     }
     for states, kind in meanings.items():
         if state.startswith(states):
+            if kind is DatabaseFull:
+                meters.disk_full_until = meters.clock() + 60.0
             return kind()
     return DatabaseUnavailable() if _means_away(state) else None
 
@@ -410,15 +415,19 @@ def located_faults(url: str) -> Iterator[None]:
     try:
         yield
     except DatabaseUnavailable as error:
-        kind = type(error)
+        kind, why = type(error), reason_of(error)
+        mode = parse_database_url(url).query.get("ssl", "prefer")
+        if mode in {"allow", "prefer"} and TLS_REJECTED in str(_driver_error(error)):
+            # PostgreSQL would have said that it has no TLS, and the driver would go on without it.
+            kind, why = DatabaseUnavailable, "what answers there is not a PostgreSQL server"
         messages: dict[type[DatabaseError], str] = {
             DatabaseUnavailable: "The database at {where} cannot be reached: {why}.",
             DatabaseRefused: "The database at {where} denied access: {why}.",
             DatabaseTlsFailed: "The TLS connection to the database at {where} failed: {why}.",
         }
-        if kind not in messages or error.message != kind().message or error.__cause__ is None:
+        if kind not in messages or error.message != type(error)().message or not error.__cause__:
             raise
-        raise kind(messages[kind].format(where=server_of(url), why=reason_of(error))) from error
+        raise kind(messages[kind].format(where=server_of(url), why=why)) from error
 
 
 def server_of(url: str) -> str:
@@ -434,6 +443,8 @@ def reason_of(error: BaseException) -> str:
     first = _driver_error(error)
     if isinstance(first, TimeoutError):
         return "no response in time"
+    if TLS_REJECTED in str(first):
+        return "it does not support TLS, or is not a PostgreSQL server"
     if isinstance(first, ssl.SSLError):
         return _database_tls_reason(first)
     if isinstance(first, OSError) and first.errno is not None and first.errno > 0:

@@ -22,8 +22,10 @@ from siteatlas.storage.models import (
     FeedHead,
     Job,
     JobAttempt,
+    JobRequest,
     RobotsFile,
     Scan,
+    SiteHeaders,
     Sitemap,
     SitemapLink,
     SitemapScan,
@@ -47,8 +49,10 @@ FEED_EVENTS = table_of(FeedEvent)
 FEED_HEAD = table_of(FeedHead)
 JOBS = table_of(Job)
 JOB_ATTEMPTS = table_of(JobAttempt)
+JOB_REQUESTS = table_of(JobRequest)
 ROBOTS_FILES = table_of(RobotsFile)
 SCANS = table_of(Scan)
+SITE_HEADERS = table_of(SiteHeaders)
 SITEMAPS = table_of(Sitemap)
 SITEMAP_LINKS = table_of(SitemapLink)
 SITEMAP_SCANS = table_of(SitemapScan)
@@ -101,9 +105,9 @@ def check_revision(current: str | None) -> None:
     if current == needed:
         return
     check_known(current)
+    state = "has no schema yet" if current is None else f"schema is at {current}"
     raise SchemaOutdated(
-        f"The database schema is at {current or 'nothing'}, this version needs {needed}. "
-        "Run: siteatlas db upgrade"
+        f"The database {state}, this version needs {needed}. Run: siteatlas db upgrade"
     )
 
 

@@ -165,6 +165,13 @@ async def get_snapshot_session() -> AsyncIterator[AsyncSession]:
         yield session
 
 
+@asynccontextmanager
+async def expensive_turn() -> AsyncIterator[None]:
+    """The turn to run expensive statements, so that scans find connections; before a session."""
+    async with bound_database().expensive_turns:
+        yield
+
+
 _bound: list[Database] = []
 
 
@@ -243,6 +250,7 @@ class Database:
         self.engine = engine
         self.queue = queue or self
         self.job_turns = PrioritySemaphore(_pool_share_of_jobs(connections))
+        self.expensive_turns = asyncio.Semaphore(max(1, connections // 4))
         self._standing = standing or {}
         self._sessions = _factory(engine)
         self._autocommit_engine = engine.execution_options(isolation_level="AUTOCOMMIT")

@@ -7,12 +7,13 @@ The embedded server is restarted if it died, by any process that uses it.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Float, cast, column, extract, func, select, table
+from sqlalchemy import ColumnElement, Float, Identity, cast, column, extract, func, select, table
 from sqlalchemy.dialects.postgresql import REGCLASS
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -25,12 +26,15 @@ from siteatlas.errors import (
 )
 from siteatlas.logs import get_logger
 from siteatlas.settings import Settings, load_settings
+from siteatlas.storage.backup import next_identity
 from siteatlas.storage.embedded.server import EmbeddedServer, announce_to_log
 from siteatlas.storage.engine import located_faults, reason_of, server_of, translated_faults
+from siteatlas.storage.models import Base
 from siteatlas.storage.schema import JOBS, read_revision, require_schema, upgrade_schema
 from siteatlas.storage.session import REQUEST_LIMITS, Database, bind_database, create_database
 
 LOOK_SECONDS = 2.0
+database_size = func.pg_database_size(func.current_database())
 
 log = get_logger("storage")
 
@@ -163,6 +167,16 @@ async def _open_database(
         await database.close()
 
 
+def free_disk_bytes(settings: Settings) -> int | None:
+    """The free space for the embedded server; None if the database has its own server."""
+    if settings.database_url is not None:
+        return None
+    place = settings.data_dir.expanduser()
+    while not place.exists():
+        place = place.parent
+    return shutil.disk_usage(place).free
+
+
 @dataclass(frozen=True, slots=True)
 class ServerSetup:
     """What the server says of itself. `clock_ahead_seconds`: of the clock of this process."""
@@ -209,6 +223,30 @@ async def server_setup(database: Database) -> ServerSetup:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class TakenId:
+    """A table whose sequence gives ids that are taken, so that new rows are refused."""
+
+    table: str
+    column: str
+    greatest: int
+
+
+async def find_taken_ids(database: Database) -> list[TakenId]:
+    """The tables whose sequence is behind the greatest id, as after a restore that went wrong."""
+    found = []
+    with translated_faults():
+        async with database.engine.connect() as connection:
+            for own in Base.metadata.sorted_tables:
+                for one in own.columns:
+                    if isinstance(one.server_default, Identity):
+                        following = await next_identity(connection, own.name, one.name)
+                        greatest = await connection.scalar(select(func.max(one))) or 0
+                        if following is not None and following <= greatest:
+                            found.append(TakenId(own.name, one.name, int(greatest)))
+    return found
+
+
 async def role_privileges(database: Database) -> RolePrivileges:
     """Whether the role may write to our tables, and whether it owns them, as migrations need."""
     writing = [
@@ -253,6 +291,3 @@ async def is_pooled(database: Database) -> bool:
 
 async def _backend(connection: AsyncConnection) -> int:
     return int(await connection.scalar(select(func.pg_backend_pid())) or 0)
-
-
-database_size = func.pg_database_size(func.current_database())

@@ -25,8 +25,7 @@ from siteatlas.access.identity import identity_of
 from siteatlas.access.keys import MAX_EXPIRY_DAYS
 from siteatlas.access.keys import Scope as AccessScope
 from siteatlas.access.limits import PUBLIC, READ, AccessMark
-from siteatlas.errors import SiteatlasError
-from siteatlas.scanner.problem_codes import ProblemCode
+from siteatlas.scanner.problem_codes import meaning_of
 from siteatlas.settings import MAX_INTERVAL_HOURS, MAX_PAGES, MIN_INTERVAL_HOURS
 from siteatlas.web import charts
 
@@ -57,7 +56,10 @@ TONES = {
     "unchanged": Tone("good", "=", "unchanged"),
     "partial": Tone("warn", "!", "partial"),
     "cut": Tone("warn", "!", "truncated"),
+    "limited": Tone("warn", "!", "limited"),
     "failed": Tone("bad", "✕", "failed"),
+    "scan_failed": Tone("bad", "✕", "scan failed"),
+    "domain_forgotten": Tone("bad", "✕", "site removed"),
     "unread": Tone("bad", "✕", "not read"),
     "cancelled": Tone("moved", "⊘", "cancelled"),
     "paused": Tone("waiting", "‖", "paused"),
@@ -203,7 +205,7 @@ def install_static_files(app: FastAPI) -> None:
 
 async def show_reference() -> FileResponse:
     """The interactive reference; all its parts come from this process."""
-    return FileResponse(STATIC / "docs.html", headers=REVALIDATED)
+    return FileResponse(STATIC / "docs.html")
 
 
 EMPTY: Mapping[str, str] = {}
@@ -237,6 +239,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "code_spans": code_spans,
+        "meaning": lambda code: meaning_of(code) or code,
         "number": number,
         "signed": signed,
         "size": size,
@@ -328,8 +331,9 @@ ADVICE = {
     "submit that instead of the host.",
     "robots_unreachable": "Nothing is read until robots.txt can be fetched. Try again later, or "
     "set SITEATLAS_ROBOTS_UNREACHABLE=proceed.",
-    "blocked": "The site blocks automated clients. Ask its operator to allow the user "
-    "agent of this installation.",
+    "blocked": "The site blocks automated clients or requires a login. Ask its operator to allow "
+    "the user agent of this installation, or set request headers in the settings of the site.",
+    "header_not_sent": "Enter the headers of the site again, for the origin that it leads to.",
     "rate_limited": "The site asked for a pause; the job continues by itself when it is over.",
     "dns_name_unknown": "Check the spelling of the host.",
     "truncated": "The transfer ended early. The next scan reads the document again.",
@@ -360,15 +364,4 @@ def explain(code: str | None) -> Explanation | None:
     """What an error code means; None without one."""
     if code is None:
         return None
-    return Explanation(code, _meanings().get(code, code), ADVICE.get(code, SCAN_AGAIN))
-
-
-@cache
-def _meanings() -> dict[str, str]:
-    known = {kind.code: kind.__doc__ or kind.code for kind in _all_errors(SiteatlasError)}
-    described = {code.value: code.meaning for code in ProblemCode}
-    return described | {code: " ".join(text.split()) for code, text in known.items()}
-
-
-def _all_errors(kind: type[SiteatlasError]) -> list[type[SiteatlasError]]:
-    return [kind, *(one for below in kind.__subclasses__() for one in _all_errors(below))]
+    return Explanation(code, meaning_of(code) or code, ADVICE.get(code, SCAN_AGAIN))

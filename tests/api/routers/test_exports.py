@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 import httpx
 import orjson
@@ -14,10 +16,12 @@ from sqlalchemy import select
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
+from siteatlas.access import limits
+from siteatlas.access.identity import LOCAL_IDENTITY
 from siteatlas.access.keys import Scope
+from siteatlas.access.limits import AccessLimits
 from siteatlas.api.routers import exports
 from siteatlas.errors import KeyRequired
-from siteatlas.export import parquet
 from siteatlas.storage.models import User
 from siteatlas.storage.session import Database
 from tests.fixtures.access import application, client_with, make_key, revoke
@@ -125,37 +129,106 @@ async def test_head_reads_no_rows(client: httpx.AsyncClient, monkeypatch: pytest
         assert response.headers["siteatlas-schema"] == "urls/1"
 
 
-async def parquet_status(app: FastAPI, key: str | None = None) -> int:
+async def status(app: FastAPI, path: str, key: str | None = None) -> int:
     async with client_with(app, key) as client:
-        response = await client.get(f"{SITE}/export", params={"format": "parquet"})
-    if response.status_code == 429:
+        response = await client.get(path)
+    if response.status_code == 429 and path.startswith("/api/"):
         assert response.json()["code"] == "too_many_exports"
         assert "retry-after" in response.headers
     return response.status_code
 
 
-async def test_parquet_is_refused_while_too_many_others_are_encoded(app: FastAPI):
-    await add_site(urls=1)
-    with ExitStack() as running:
-        for _ in range(parquet.MAX_PROCESSES):
-            running.enter_context(parquet.count_parquet_export(None))
-        assert await parquet_status(app) == 429
-    for _ in range(parquet.MAX_PROCESSES + 1):
-        assert await parquet_status(app) == 200
+@asynccontextmanager
+async def running_exports(
+    app: FastAPI, count: int, *users: str, parquet: bool = False
+) -> AsyncIterator[None]:
+    """So many exports of each of these users; without users, of local mode."""
+    async with transaction() as session:
+        named = await session.scalars(select(User.id).where(User.name.in_(users)))
+        identities = [replace(LOCAL_IDENTITY, user_id=user) for user in named] or [LOCAL_IDENTITY]
+    async with AsyncExitStack() as held:
+        for identity in identities * count:
+            quota: AccessLimits = app.state.access.limits
+            await held.enter_async_context(quota.export(identity, parquet=parquet))
+        yield
 
 
-async def test_one_user_has_at_most_half_of_the_parquet_processes(database: Database):
+@pytest.fixture
+def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "EXPORT_WAIT_SECONDS", 0.0)
+
+
+EXPENSIVE = (
+    f"{SITE}/export",
+    f"{SITE}/export?format=jsonl",
+    f"{SITE}/export?format=parquet",
+    "/api/v3/export",
+    "/api/v3/urls",
+    f"{SITE}/urls?contains=x",
+    f"{SITE}/urls?at_seq=1",
+    f"{SITE}/compare?from=1&to=2",
+    "/domains/example.com?tab=urls&contains=x",
+    "/domains?q=example",
+)
+
+
+@pytest.mark.usefixtures("no_wait")
+@pytest.mark.parametrize("path", EXPENSIVE)
+async def test_a_user_has_four_exports_and_expensive_reads_at_a_time(database: Database, path: str):
     app = application(database)
     ann, bob = await make_key(Scope.READ), await make_key(Scope.READ, user="bob")
     await add_site(urls=1)
-    async with transaction() as session:
-        user = (await session.execute(select(User.id).where(User.name == "ann"))).scalar_one()
-    with ExitStack() as running:
-        for _ in range(parquet.MAX_PROCESSES // 2):
-            running.enter_context(parquet.count_parquet_export(user))
-        assert await parquet_status(app, ann) == 429
-        assert await parquet_status(app, bob) == 200
-    assert await parquet_status(app, ann) == 200
+    async with running_exports(app, 4, "ann"):
+        assert await status(app, path, ann) == 429
+        assert await status(app, path, bob) != 429
+        assert await status(app, f"{SITE}/urls", ann) == 200
+        assert await status(app, "/domains/example.com?tab=urls&contains=", ann) == 200
+    assert await status(app, path, ann) != 429
+
+
+@pytest.mark.usefixtures("no_wait")
+async def test_all_users_together_have_sixteen_exports_at_a_time(database: Database):
+    app = application(database)
+    keys = [await make_key(Scope.READ, user=name) for name in "abcde"]
+    await add_site(urls=1)
+    async with running_exports(app, 4, *"abcd"):
+        assert await status(app, f"{SITE}/export", keys[4]) == 429
+    async with running_exports(app, 4, *"abc"):
+        assert await status(app, f"{SITE}/export", keys[4]) == 200
+
+
+@pytest.mark.usefixtures("no_wait")
+async def test_in_local_mode_exports_are_limited_too(app: FastAPI):
+    await add_site(urls=1)
+    async with running_exports(app, 4):
+        assert await status(app, f"{SITE}/export") == 429
+
+
+@pytest.mark.usefixtures("no_wait")
+async def test_one_user_has_at_most_half_of_the_parquet_processes(database: Database):
+    app, path = application(database), f"{SITE}/export?format=parquet"
+    ann, bob = await make_key(Scope.READ), await make_key(Scope.READ, user="bob")
+    carl = await make_key(Scope.READ, user="carl")
+    await add_site(urls=1)
+    async with running_exports(app, 2, "ann", parquet=True):
+        assert await status(app, path, ann) == 429
+        assert await status(app, f"{SITE}/export", ann) == 200
+        assert await status(app, path, bob) == 200
+    async with running_exports(app, 2, "ann", "bob", parquet=True):
+        assert await status(app, path, carl) == 429
+    for _ in range(5):
+        assert await status(app, path, ann) == 200
+
+
+async def test_an_export_waits_for_its_place_without_a_database_connection(database: Database):
+    app = application(database)
+    ann = await make_key(Scope.READ)
+    await add_site(urls=1)
+    async with running_exports(app, 4, "ann"):
+        waiting = [asyncio.create_task(status(app, f"{SITE}/export", ann)) for _ in range(15)]
+        assert await status(app, f"{SITE}/urls", ann) == 200
+        assert not any(task.done() for task in waiting)
+    assert await asyncio.gather(*waiting) == [200] * 15
 
 
 def reader(app: FastAPI, after_part: AfterPart) -> httpx.AsyncClient:

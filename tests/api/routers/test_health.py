@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import httpx
 import pytest
@@ -17,7 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.pool import QueuePool
 from structlog.testing import capture_logs
 
-from siteatlas.errors import DatabasePoolExhausted
+from siteatlas.errors import DatabaseFull, DatabasePoolExhausted
 from siteatlas.meters import LAG_CHECK_SECONDS, meters, watch_loop_lag
 from siteatlas.storage.schema import needed_revision
 from siteatlas.storage.session import Database, bound_database
@@ -56,6 +56,23 @@ async def test_an_outdated_schema_is_503(client: httpx.AsyncClient):
         await session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     response = await client.get("/health/database")
     assert (response.status_code, response.json()["code"]) == (503, "schema_outdated")
+
+
+async def test_a_full_disk_is_503_for_a_minute(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    now = 1000.0
+    monkeypatch.setattr(meters, "clock", lambda: now)
+    monkeypatch.setattr(meters, "disk_full_until", 0.0)
+    full = "DO $$ BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = '53100'; END $$"
+    with suppress(DatabaseFull):
+        async with transaction() as session:
+            await session.execute(text(full))
+    for seconds, status in ((59, 503), (2, 200)):
+        now += seconds
+        response = await client.get("/health/database")
+        assert response.status_code == status
+        assert response.json().get("code") == ("database_full" if status == 503 else None)
 
 
 async def test_a_newer_schema_is_503_and_called_newer(client: httpx.AsyncClient):

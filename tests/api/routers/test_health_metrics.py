@@ -14,7 +14,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text
 
+from siteatlas.access.audit import record_command
 from siteatlas.meters import meters
+from siteatlas.queue.metrics import queue_metrics
 from tests.fixtures.changes import add_published_scan
 from tests.fixtures.database import transaction
 from tests.fixtures.pipeline import pages, scan_server, urlset
@@ -129,6 +131,24 @@ async def test_memory_files_and_start_of_the_process_are_reported(client: httpx.
     assert 3 <= found["process_open_fds"] <= found["process_max_fds"]
     assert found["process_cpu_seconds_total"] > 0
     assert 0 < time.time() - found["process_start_time_seconds"] < 3600
+
+
+async def test_the_end_of_the_last_backup_is_a_time_and_0_before_the_first(
+    client: httpx.AsyncClient,
+):
+    name, times = "siteatlas_last_backup_timestamp_seconds", []
+    for action in ("db backup", "db backup ended"):
+        async with transaction() as session:
+            await record_command(session, action, "nightly.backup")
+        times.append(samples((await client.get("/metrics")).text)[name])
+    assert times[0] == 0
+    assert abs(times[1] - time.time()) < 60
+
+
+def test_the_free_space_of_the_embedded_server_is_there_without_a_database():
+    page = queue_metrics(None, 5_000_000_000)
+    assert samples(page)["siteatlas_disk_free_bytes"] == 5e9
+    assert "disk_free" not in queue_metrics(None)
 
 
 async def test_without_a_database_process_metrics_are_still_reported(

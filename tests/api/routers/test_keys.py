@@ -175,3 +175,21 @@ async def test_two_keys_of_one_name_belong_to_one_user(app: FastAPI):
         users.add(status.json()["created_by"])
     assert len(users) == 1
     assert users != {"5905e9fe-6c61-4694-b09a-6602017b000a"}
+
+
+@pytest.mark.parametrize("page", [False, True])
+async def test_the_last_admin_key_does_not_revoke_itself(app: FastAPI, page: bool):
+    key, expired = await make_key(Scope.ADMIN), await make_key(Scope.ADMIN)
+    await expire(expired)
+    own = f"{KEYS}/{key_id(key)}"
+
+    async def revoke_itself(client: httpx.AsyncClient) -> int:
+        form = f"/keys/{key_id(key)}/revoke"
+        return (await (client.post(form) if page else client.delete(own))).status_code
+
+    async with client_with(app, key) as client:
+        assert await revoke_itself(client) == 409
+        assert (await client.get(own)).json()["status"] == "active"
+        await make_key(Scope.ADMIN, user="bob")
+        assert await revoke_itself(client) in {204, 303}
+        assert (await client.get(own)).status_code == 401

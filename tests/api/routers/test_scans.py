@@ -182,3 +182,32 @@ async def test_each_submit_is_logged_once(client: httpx.AsyncClient):
         answer = (await submit(client)).json()
     (line,) = [line for line in lines if line["event"] == "job_submitted"]
     assert (str(line["job_id"]), line["domain"]) == (answer["job_id"], "example.com")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "shown"),
+    [
+        (SCAN, {"base_url": "example.com"}, True),
+        ("/api/v3/domains", {"domain": "example.com"}, True),
+        ("/api/v3/sitemap/batch/create", {"domains": ["example.com"]}, False),
+    ],
+)
+async def test_the_limit_may_have_its_former_name_but_not_two_values(
+    client: httpx.AsyncClient, path: str, body: dict[str, object], shown: bool
+) -> None:
+    for limits in ({"max_urls": 7}, {"max_pages": 7}, {"max_urls": 7, "max_pages": 7}):
+        answer = await client.post(path, json=body | limits)
+        assert answer.is_success, answer.text
+        if shown:
+            assert (answer.json()["max_urls"], answer.json()["max_pages"]) == (7, 7)
+    refused = await client.post(path, json=body | {"max_urls": 7, "max_pages": 8})
+    assert refused.status_code == 422
+    assert "max_pages is the former name of max_urls" in refused.text
+
+
+async def test_the_limit_of_a_site_is_changed_under_both_names(client: httpx.AsyncClient) -> None:
+    await client.post("/api/v3/domains", json={"domain": "example.com"})
+    for limits in ({"max_urls": 5}, {"max_pages": 6}, {"tags": ["shop"]}):
+        answer = await client.patch("/api/v3/domains/example.com", json=limits)
+        expected = next(iter(limits.values())) if "tags" not in limits else 6
+        assert (answer.json()["max_urls"], answer.json()["max_pages"]) == (expected, expected)

@@ -254,3 +254,26 @@ async def test_metrics_count_webhooks_by_status(client: httpx.AsyncClient):
     assert 'siteatlas_webhooks{status="disabled"} 0.0' in text
     assert "siteatlas_webhooks_behind 0.0" in text
     assert 'siteatlas_webhook_attempts_total{outcome="delivered"}' in text
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (RECEIVER, "https://hooks.example.com/…"),
+        ("https://hooks.example.com/?token=secret", "https://hooks.example.com/…"),
+        ("https://hooks.example.com/", "https://hooks.example.com/"),
+    ],
+)
+async def test_the_path_of_a_receiver_is_shown_to_nobody(
+    client: httpx.AsyncClient, url: str, shown: str
+):
+    webhook = await created(client, url=url)
+    route = f"{ROUTE}/{webhook['id']}"
+    listed = (await client.get(ROUTE)).json()["items"]
+    changed = await client.patch(route, json={"description": "ours"})
+    one = await client.get(route)
+    assert {webhook["url"], listed[0]["url"], one.json()["url"], changed.json()["url"]} == {shown}
+    for page in ("/webhooks", f"/webhooks/{webhook['id']}"):
+        text = (await client.get(page)).text
+        assert "hooks.example.com" in text
+        assert "/siteatlas" not in text.replace("/hooks/siteatlas", "")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
+from siteatlas.catalog.removals import mark_vanished
 from siteatlas.scanner.events import DocumentProbe
 from siteatlas.storage.models import Domain, Sitemap
+from tests.fixtures.database import transaction
 from tests.fixtures.ended_scans import page, site_with_baseline
 from tests.fixtures.passing_time import let_minutes_pass
 from tests.fixtures.pipeline import rows_of
@@ -41,6 +46,16 @@ async def test_a_document_that_nothing_names_is_asked_once_and_gone_when_confirm
     assert (row.url_count, row.distinct_url_count, row.sitemap_count) == (30, 30, 1)
     gone = await sitemap("/b.xml")
     assert (gone.gone_at is not None, gone.content_hash, gone.url_count) == (True, None, 0)
+
+
+async def test_an_attempt_does_not_confirm_what_an_earlier_one_at_the_same_scan_found() -> None:
+    site = await site_with_baseline(a=A, b=B)
+    scan = await site.scan(b="absent")
+    scan.rules = replace(scan.rules, confirm_after=timedelta())
+    async with transaction() as session:
+        await mark_vanished(session, scan.id, [site.ids["/b.xml"]])
+    await scan.publish()
+    assert await site.event_lines(scan) == ["removals_held 30"]
 
 
 @pytest.mark.parametrize("status", [403, 500, None])

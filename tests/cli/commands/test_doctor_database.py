@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from siteatlas.access.audit import record_command
 from siteatlas.access.keys import KeyRequest, Scope, create_key, revoke
 from siteatlas.cli.commands import doctor
 from siteatlas.cli.commands.doctor import (
@@ -31,10 +32,12 @@ from siteatlas.errors import (
 )
 from siteatlas.net.address import parse_site
 from siteatlas.settings import Secret, Settings
+from siteatlas.storage.models import BACKED_UP
 from siteatlas.storage.schema import upgrade_schema
 from siteatlas.storage.session import Database, bind_database, create_database
 from tests.fixtures.database import PREFIX, PostgresServer, transaction
 from tests.fixtures.first_schema import FIRST
+from tests.fixtures.passing_time import let_minutes_pass
 from tests.fixtures.pooler import running_pooler
 from tests.fixtures.queue import submit
 from tests.fixtures.site_server import SiteServer
@@ -50,7 +53,15 @@ async def findings_of(database: Database, settings: Settings = OWN_SERVER) -> di
 
 async def test_a_database_that_is_set_up_well_has_nothing_to_do(database: Database):
     found = await findings_of(database)
-    assert list(found) == ["database", "schema", "clock", "privileges", "pooler", "workers"]
+    assert list(found) == [
+        "database",
+        "schema",
+        "clock",
+        "privileges",
+        "pooler",
+        "workers",
+        "backup",
+    ]
     assert {finding.state for finding in found.values()} == {State.OK}
     assert found["database"].message.startswith("PostgreSQL ")
 
@@ -60,6 +71,21 @@ async def test_jobs_without_a_worker_are_noticed(database: Database):
     workers = (await findings_of(database))["workers"]
     assert workers.state is State.WARN
     assert "siteatlas worker" in str(workers.advice)
+
+
+@pytest.mark.parametrize(
+    ("days", "state", "words"),
+    [(None, State.OK, "has not been used"), (1, State.OK, "1 d ago"), (9, State.WARN, "9 d ago")],
+)
+async def test_a_backup_that_is_old_is_noticed(
+    database: Database, days: int | None, state: State, words: str
+):
+    if days is not None:
+        async with transaction() as session:
+            await record_command(session, BACKED_UP, "nightly.backup")
+        await let_minutes_pass(days * 1440 + 1)
+    backup = (await findings_of(database))["backup"]
+    assert (backup.state, words in backup.message) == (state, True)
 
 
 async def test_the_first_key_closes_the_installation(database: Database):

@@ -59,6 +59,7 @@ DONE = JobView(
     finished_at=NOW - timedelta(hours=2) + timedelta(seconds=4),
     updated_at=NOW,
     shared=False,
+    requested_by=[],
 )
 PARTIAL = replace(DONE, result_data=FOUND | {"partial": True, "reasons": ["truncated", "timeout"]})
 FAILED = replace(

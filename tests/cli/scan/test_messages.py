@@ -35,6 +35,12 @@ def test_five_lines_tell_a_person_how_it_went(capsys):
     ]
 
 
+def test_urls_that_a_sitemap_repeats_are_named_beside_the_count(capsys):
+    repeated = [Problem("duplicate_url", "https://a.example/1.xml", None, 1)]
+    print_summary(ScanReport("a.example", url_count=1543, problems=repeated), 0, seconds=2.0)
+    assert "  URLs      1,543, 1 of them repeated within a sitemap\n" in capsys.readouterr().err
+
+
 def test_a_log_gets_one_line_and_the_problems(capsys):
     report = ScanReport("a.example", problems=[Problem("bad_url", "x\x1b", None, 3)])
     print_summary_line(report, seconds=0.0)

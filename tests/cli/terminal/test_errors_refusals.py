@@ -78,12 +78,12 @@ def test_a_wrong_setting_ends_with_2(command: list[str], monkeypatch):
 
 
 def test_a_wrong_allow_list_is_named_with_its_origin(monkeypatch):
-    monkeypatch.setenv("SITEATLAS_EGRESS_ALLOW", "foo")
+    monkeypatch.setenv("SITEATLAS_EGRESS_ALLOW", "foo:x")
     result = CliRunner().invoke(app, ["jobs", "list"])
     assert result.exit_code == 2
     origin = "SITEATLAS_EGRESS_ALLOW (from environment SITEATLAS_EGRESS_ALLOW) "
     assert result.stderr.startswith(f"siteatlas: configuration_invalid: {origin}")
-    assert "'foo'" in result.stderr
+    assert "'foo:x'" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_wrong_allow_list_is_named_with_its_origin(monkeypatch):
         ("0.0.0.0/0:80", " /8."),
         ("[::/8]:80", " fc00::/7"),
         ("10.0.0.1/8:80", " 10.0.0.0/8"),
-        ("10.0.0.0/33:80", " CIDR:PORT."),
+        ("10.0.0.0/33:80", " CIDR[:PORT] "),
     ],
 )
 def test_a_range_that_cannot_be_allowed_is_refused_with_one_that_can(entry: str, remedy: str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -235,6 +236,19 @@ async def test_a_test_message_reaches_a_disabled_endpoint_and_is_logged(receiver
         await endpoints.delete_endpoint(session, created.id)
     with pytest.raises(WebhookNotFound):
         await endpoints.deliver_test(created.id, Settings(), receiver.policy)
+
+
+async def test_messages_bear_the_time_of_the_database_whatever_the_clock_of_the_machine_says(
+    receiver: Receiver, domain: Domain, monkeypatch: pytest.MonkeyPatch
+):
+    created = await add_endpoint(receiver)
+    await publish(domain)
+    an_hour_ahead = time.time() + 3600
+    monkeypatch.setattr(time, "time", lambda: an_hour_ahead)
+    await deliver_all(dispatcher_for(receiver))
+    await endpoints.deliver_test(created.id, Settings(), receiver.policy)
+    # The receiver refuses what is more than five minutes off.
+    assert [received.type for received in receiver.messages] == ["scan.published", "webhook.test"]
 
 
 async def test_deliveries_are_pruned_by_age_and_by_number(

@@ -100,6 +100,29 @@ async def test_what_a_published_scan_never_asked_for_leaves_no_row() -> None:
     assert {row.state for row in await rows_of(SitemapScan)} <= {"complete", "cut", "unread"}
 
 
+async def test_a_scan_after_a_limited_one_reads_what_that_never_asked_for() -> None:
+    async with SiteServer(many_children(30)) as server:
+        await scan_server(server, max_pages=22)
+        job = await scan_server(server)
+    assert job.result_data is not None
+    assert (job.result_data["sitemap_count"], job.result_data["url_count"]) == (31, 150)
+
+
+async def test_a_scan_after_a_cancelled_one_reads_what_that_never_asked_for() -> None:
+    site = many_children(30) | {"/c0.xml": endless(12_000)}
+    async with SiteServer(site) as server:
+        taken, processor = await begun(server)
+        running = asyncio.create_task(processor.run(taken, JobActivity()))
+        await wait_until(has_listings)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await record_cancellation(taken)
+        server.pages["/c0.xml"] = urlset(pages("c0", 5))
+        job = await scan_server(server)
+    assert job.result_data is not None
+    assert job.result_data["sitemap_count"] == 31
+
+
 async def test_what_another_scan_has_read_stays_when_a_later_one_does_not_ask_for_it() -> None:
     async with SiteServer(many_children(30)) as server:
         await scan_server(server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
 from aiohttp import web
 
@@ -211,6 +212,43 @@ async def test_the_url_limit_of_the_job_cuts_the_scan_and_says_so() -> None:
     assert job.result_data is not None
     assert (job.result_data["url_count"], job.result_data["partial"]) == (120, True)
     assert len(await rows_of(SitemapUrl)) == 120
+
+
+async def test_a_document_that_the_limit_of_the_job_cuts_is_completed_and_limited(
+    client: httpx.AsyncClient,
+) -> None:
+    site = {f"/{name}.xml": urlset(pages(name, 100)) for name in "abcdef"}
+    site["/robots.txt"] = "Sitemap: {base}/index.xml\n"
+    site["/index.xml"] = index(f"{{base}}/{name}.xml" for name in "abcdef")
+    async with SiteServer(site) as server:
+        job = await scan_server(server, max_pages=120)
+        first = await listed(client, server)
+        await scan_server(server)
+        whole = await listed(client, server)
+        await scan_server(server, max_pages=120)
+        later = await listed(client, server)
+    assert job.result_data is not None
+    assert job.result_data["reasons"] == ["url_limit"]
+    assert first.pop("/index.xml") == ("completed", False, 0)
+    assert set(first.values()) <= {
+        ("completed", False, 100),
+        ("completed", True, 20),
+        ("pending", True, 0),
+    }
+    assert ("completed", True, 20) in first.values()
+    assert len(whole) == 7
+    assert {(status, limited) for status, limited, _ in whole.values()} == {("completed", False)}
+    assert {status for status, _, _ in later.values()} == {"completed"}
+    assert sum(limited for _, limited, _ in later.values()) == 1
+
+
+async def listed(client: httpx.AsyncClient, server: SiteServer) -> dict[str, tuple[str, bool, int]]:
+    """The documents of a site as the API shows them: status, limited, number of URLs."""
+    answer = await client.get(f"/api/v3/domains/{server.host_port}/sitemaps")
+    return {
+        one["url"].removeprefix(server.base): (one["status"], one["limited"], one["url_count"])
+        for one in answer.json()["items"]
+    }
 
 
 async def test_a_site_that_asks_us_to_come_back_is_snoozed_without_losing_an_attempt() -> None:

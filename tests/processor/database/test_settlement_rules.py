@@ -46,6 +46,12 @@ class Watched:
             await scan(self.site)
         return await self.news()
 
+    async def scan_hasty(self) -> list[str]:
+        """Scan where a removal may be confirmed at once by the next scan."""
+        await submit_server(self.site)
+        await work(settings_for(self.site, removal_confirm_minutes=0))
+        return await self.news()
+
     async def job(self, **options: object) -> Job:
         """Scan with options of the job."""
         submitted = await submit_server(self.site, **options)
@@ -96,6 +102,33 @@ async def test_half_of_the_pages_may_leave_at_once_and_no_more(watched: Watched)
     watched.site["/b.xml"].entries = {}
     watched.site["/b.xml"].put(*B[:9])
     assert await watched.scan() == ["removals_held 21"]
+
+
+async def test_the_read_that_missed_urls_does_not_confirm_that_they_are_removed(watched: Watched):
+    watched.site["/a.xml"].entries = {}
+    assert await watched.scan_hasty() == ["removals_held 30"]
+    watched.site["/a.xml"].put(*A)
+    assert await watched.scan_hasty() == []
+    watched.site["/a.xml"].entries = {}
+    assert await watched.scan_hasty() == ["removals_held 30"]
+    assert await watched.scan_hasty() == [f"removed {page} /a.xml (confirmed)" for page in A]
+
+
+async def test_a_later_scan_that_did_not_read_the_document_confirms_nothing(watched: Watched):
+    watched.site["/a.xml"].entries = {}
+    assert await watched.scan_hasty() == ["removals_held 30"]
+    watched.site["/a.xml"].fault = Fault.SERVER_ERROR
+    assert await watched.scan_hasty() == []
+    watched.site["/a.xml"].fault = None
+    assert await watched.scan_hasty() == [f"removed {page} /a.xml (confirmed)" for page in A]
+
+
+async def test_the_scan_that_found_a_document_vanished_does_not_confirm_it(watched: Watched):
+    watched.site.add("/index.xml", children=["/b.xml"])
+    watched.site.documents.pop("/a.xml")
+    assert await watched.scan_hasty() == ["removals_held 30"]
+    gone = [f"removed {page} /a.xml (confirmed)" for page in A]
+    assert await watched.scan_hasty() == [*gone, "sitemap_gone /a.xml"]
 
 
 async def test_a_scan_that_met_a_limit_removes_nothing(watched: Watched):

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from siteatlas.errors import LeaseLost
 from siteatlas.queue.claims import (
@@ -25,7 +25,7 @@ from siteatlas.queue.claims import (
 from siteatlas.queue.completion import release
 from siteatlas.queue.fair_order import SUSPECT_RESCUES
 from siteatlas.queue.fence import Claim, WorkerReport, report_worker
-from siteatlas.storage.models import JobAttempt
+from siteatlas.storage.models import JobAttempt, Worker
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.queue import (
     LEASE,
@@ -266,6 +266,71 @@ async def test_a_job_of_a_worker_that_was_seen_later_is_rescued_without_blame() 
     await rescue_all()
     job = await job_of(submitted.id)
     assert (job.status, job.rescues) == ("pending", 0)
+
+
+async def restart_machine(job_id: int, worker: str = "worker-a") -> None:
+    """Let the worker die with its machine, and another one report from there after the start."""
+    for name, boot in ((worker, "before"), (f"{worker}-next", f"after-{job_id}")):
+        report = WorkerReport(name, "host", 1, "1", slots=1, running=1, boot_id=boot)
+        async with get_background_session() as session, session.begin():
+            await report_worker(session, report)
+    # A time after that of the report would say that the worker is alive.
+    await change(job_id, lease_until=func.now() - timedelta(microseconds=1))
+    async with get_background_session() as session, session.begin():
+        seen = update(Worker).values(last_seen_at=func.now() - timedelta(minutes=2))
+        await session.execute(seen.where(Worker.id == worker))
+
+
+async def test_a_worker_whose_machine_was_restarted_was_not_killed_by_its_job() -> None:
+    submitted = await submit("example.com")
+    await begin(await take_one("worker-a"))
+    await restart_machine(submitted.id)
+    await rescue_all()
+    job = await job_of(submitted.id)
+    assert (job.status, job.rescues) == ("pending", 0)
+    assert await codes_of_attempts(submitted.id) == ["lease_lost"]
+
+
+@pytest.mark.parametrize("boot_id", ["before", None])
+async def test_a_worker_that_starts_again_on_the_same_machine_is_no_excuse(
+    boot_id: str | None,
+) -> None:
+    submitted = await submit("example.com")
+    await begin(await take_one("worker-a"))
+    await restart_machine(submitted.id)
+    async with get_background_session() as session, session.begin():
+        await session.execute(update(Worker).values(boot_id=boot_id))
+    await rescue_all()
+    assert (await job_of(submitted.id)).rescues == 1
+
+
+async def let_server_restart(job_id: int) -> None:
+    """As if PostgreSQL had been started after the job was claimed."""
+    await change(job_id, started_at=func.pg_postmaster_start_time() - timedelta(seconds=1))
+
+
+async def test_a_worker_that_died_with_the_database_server_was_not_killed_by_its_job() -> None:
+    submitted = await submit("example.com")
+    for _ in range(POISON_RESCUES):
+        await begin(await take_one())
+        await let_server_restart(submitted.id)
+        await let_lease_expire(submitted.id)
+        await rescue_all()
+    job = await job_of(submitted.id)
+    assert (job.status, job.rescues, job.attempt) == ("pending", 0, 0)
+
+
+async def test_a_job_that_always_dies_with_the_database_server_becomes_a_suspect_in_the_end() -> (
+    None
+):
+    submitted = await submit("example.com")
+    for _ in range(MAX_DEATHS + SUSPECT_RESCUES):
+        await change(submitted.id, run_at=func.now())
+        await begin(await take_one())
+        await let_server_restart(submitted.id)
+        await let_lease_expire(submitted.id)
+        await rescue_all()
+    assert (await job_of(submitted.id)).rescues == SUSPECT_RESCUES
 
 
 async def test_a_living_worker_takes_the_blame_back_once() -> None:

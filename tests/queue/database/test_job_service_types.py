@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import func
@@ -122,6 +123,12 @@ async def test_create_refuses_an_id_that_is_no_uuid(name: str) -> None:
 
 
 @pytest.mark.criterion("job-dictionary")
+async def test_create_refuses_an_owner_that_is_no_user(session: AsyncSession) -> None:
+    data = {"created_by": str(uuid4()), "result_data": {"domain": "example.com"}}
+    with pytest.raises(InputError, match="is not a user"):
+        await job_service.create(session, data)
+
+
 async def test_a_job_is_a_dictionary_of_its_columns(session: AsyncSession) -> None:
     job = await add_job(session, await add_domain(session))
     as_dict = job.to_dict()

@@ -14,7 +14,12 @@ from sqlalchemy import delete, func, insert, select, update
 from siteatlas.catalog.scans import _start_over, open_scan
 from siteatlas.errors import DatabaseBusy
 from siteatlas.queue import retention
-from siteatlas.queue.retention import Retention, prune_jobs, prune_unrequested_documents
+from siteatlas.queue.retention import (
+    Retention,
+    prune_jobs,
+    prune_removed_urls,
+    prune_unrequested_documents,
+)
 from siteatlas.scheduler.sitemap_scheduler import prune
 from siteatlas.settings import Settings
 from siteatlas.storage.models import (
@@ -28,11 +33,13 @@ from siteatlas.storage.models import (
     Sitemap,
     SitemapLink,
     SitemapScan,
+    SitemapUrl,
 )
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.database import is_lock_awaited
 from tests.fixtures.pipeline import rows_of
-from tests.fixtures.records import add_domain, add_job, add_scan, add_sitemap
+from tests.fixtures.queue import submit
+from tests.fixtures.records import add_domain, add_job, add_scan, add_sitemap, add_urls
 from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -193,3 +200,35 @@ async def test_a_scan_that_retention_has_removed_is_not_restarted() -> None:
     async with get_background_session() as session, session.begin():
         with pytest.raises(DatabaseBusy):
             await _start_over(session, 1, ScanScope.FULL)
+
+
+async def add_removed_urls(names: Sequence[str], urls: int) -> None:
+    """Sites whose URLs were removed two years ago."""
+    async with get_background_session() as session, session.begin():
+        for name in names:
+            document = await add_sitemap(session, await add_domain(session, name), "sitemap.xml")
+            pages = [(number, f"https://{name}/{number}") for number in range(urls)]
+            await add_urls(session, document.id, pages)
+        await session.execute(update(SitemapUrl).values(removed_at=days_ago(730)))
+
+
+async def prune_urls() -> int:
+    async with get_background_session() as session, session.begin():
+        return await prune_removed_urls(session, 365)
+
+
+async def test_removed_urls_of_many_sites_are_pruned_in_one_batch() -> None:
+    await add_removed_urls([f"site-{number}.example" for number in range(60)], 2)
+    assert await prune_urls() == 120
+    assert await prune_urls() == 0
+
+
+async def test_removed_urls_of_a_site_with_a_job_or_a_lock_wait_and_hold_up_no_other() -> None:
+    await add_removed_urls(["busy.example", "locked.example", "idle.example"], 2)
+    await submit("https://busy.example")
+    async with get_background_session() as session, session.begin():
+        locked = select(Domain.id).where(Domain.domain == "locked.example").with_for_update()
+        await session.execute(locked)
+        assert await prune_urls() == 2
+        assert await prune_urls() == 0
+    assert await prune_urls() == 2

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from siteatlas.processor.processing import Recounts
 from siteatlas.scheduler import consumer as rescuer
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.scheduler.slots import RunningJob
-from siteatlas.storage.models import Domain, Job, JobAttempt
+from siteatlas.storage.models import Domain, Job, JobAttempt, Worker
 from siteatlas.storage.session import Database, get_background_session
 from tests.fixtures.database import is_lock_awaited
 from tests.fixtures.pipeline import pages, settings_for, submit_server, urlset, work
@@ -87,6 +89,27 @@ async def test_a_job_whose_rescue_fails_stops_neither_claims_nor_other_rescues()
     assert (await job_of(lost.id)).status == "completed"
     assert (await job_of(waiting.id)).status == "completed"
     assert (await job_of(broken.id)).status == "processing"
+
+
+@pytest.mark.usefixtures("database")
+async def test_the_first_poll_after_a_restart_of_the_machine_blames_no_job():
+    job = await submit("https://innocent.example")
+    await begin(await take_one("worker-gone"))
+    async with get_background_session() as session, session.begin():
+        session.add(
+            Worker(
+                id="worker-gone",
+                hostname=socket.gethostname(),
+                boot_id="before",
+                pid=1,
+                version="1",
+                slots=1,
+                last_seen_at=func.now() - timedelta(minutes=2),
+            )
+        )
+    await let_lease_expire(job.id)
+    await consumer_for()._rescue_and_claim(1)
+    assert (await job_of(job.id)).rescues == 0
 
 
 @pytest.mark.usefixtures("database")

@@ -254,7 +254,7 @@ async def test_an_installation_of_the_version_before_stays_open_and_its_jobs_are
     await upgrade_schema(old_database.engine, "0008")
     async with old_database.engine.connect() as connection:
         keys = (await connection.execute(select(func.count()).select_from(ApiKey))).scalar_one()
-        jobs = (await connection.execute(select(Job.shared))).scalars().all()
+        jobs = (await connection.execute(text("SELECT shared FROM jobs"))).scalars().all()
     assert keys == 0
     assert jobs == [False] * len(jobs) != []
 

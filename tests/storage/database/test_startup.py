@@ -105,7 +105,7 @@ async def test_a_worker_that_is_stopped_while_it_waits_shuts_down_gracefully(
         stop = asyncio.Event()
         asyncio.get_running_loop().call_later(0.5, stop.set)
         async with asyncio.timeout(30):
-            await work(Settings(database_url=Secret(proxy.url)), stop)
+            await work(Settings(database_url=Secret(proxy.url)), stop, asyncio.Event())
     assert stop.is_set()
     assert proxy.accepted > 0
     assert "Running jobs" not in capsys.readouterr().err

@@ -31,6 +31,7 @@ from siteatlas.settings import Secret, Settings
 from siteatlas.storage.embedded.files import PORT
 from siteatlas.storage.startup import open_storage
 from tests.fixtures.guarded_server import GuardedServer, guarded_server
+from tests.fixtures.raw_server import Connection, RawServer
 from tests.fixtures.tls_front import Certificates, tls_front
 
 NOT_PEM = __file__
@@ -111,9 +112,11 @@ REFUSALS = {
     ),
     "tables of others": Refusal(DatabaseRightsMissing, "owner", {"user": "stranger"}),
     "no schema": Refusal(SchemaOutdated, "siteatlas db upgrade", {"database": "empty"}),
-    "no TLS there": Refusal(DatabaseTlsFailed, "rejected SSL upgrade", {"sslmode": "require"}),
+    "no TLS there": Refusal(DatabaseTlsFailed, "does not support TLS", {"sslmode": "require"}),
     "no TLS to verify": Refusal(
-        DatabaseTlsFailed, "rejected", {"sslmode": "verify-full", "sslrootcert": "@ca.crt"}
+        DatabaseTlsFailed,
+        "does not support TLS",
+        {"sslmode": "verify-full", "sslrootcert": "@ca.crt"},
     ),
     "no authority": Refusal(
         ConfigurationError, "root.crt", {"front": "tls", "sslmode": "verify-ca"}
@@ -238,6 +241,23 @@ async def test_a_connection_as_it_was_asked_for_is_made(place: Place, name: str)
         encrypted = driver._transport.get_extra_info("ssl_object") is not None
         user = await connection.scalar(select(func.current_user()))
     assert (user, port, encrypted) == ("member", place.ports[front], front != "none")
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"), [("prefer", DatabaseUnavailable), ("require", DatabaseTlsFailed)]
+)
+async def test_a_server_that_is_not_postgresql_is_not_taken_for_one(
+    mode: str, kind: type[SiteatlasError]
+) -> None:
+    async def greet(connection: Connection) -> None:
+        await connection.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with RawServer(greet) as server:
+        url = f"postgresql://u:p@127.0.0.1:{server.port}/d?sslmode={mode}"
+        with pytest.raises(kind) as raised:
+            await opening(url)
+    assert type(raised.value) is kind
+    assert "not a PostgreSQL server" in raised.value.message
 
 
 @pytest.mark.parametrize("url", ADDRESSES)

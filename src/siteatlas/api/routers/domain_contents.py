@@ -7,7 +7,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query
 
-from siteatlas.access.limits import READ
+from siteatlas.access.limits import EXPENSIVE, FILTERED, READ
 from siteatlas.api.context import ReadSession
 from siteatlas.api.openapi import problems
 from siteatlas.api.routers.domains import PREFIX, DomainName
@@ -71,7 +71,7 @@ async def get_sitemap(sitemap_id: UUID, session: ReadSession) -> SitemapView:
 
 @sitemaps_router.get(
     "/{sitemap_id}/urls",
-    dependencies=[READ],
+    dependencies=[READ, FILTERED],
     summary="List the URLs of a sitemap",
     response_model=UrlPageAnswer,
     responses=problems(404),
@@ -114,7 +114,7 @@ async def get_domain_sitemaps(
 
 @router.get(
     "/{domain}/urls",
-    dependencies=[READ],
+    dependencies=[READ, FILTERED],
     summary="List the URLs of a site",
     response_model=UrlPageAnswer,
     responses=problems(404, 410),
@@ -216,7 +216,7 @@ async def get_domain_scans(
 
 @router.get(
     "/{domain}/compare",
-    dependencies=[READ],
+    dependencies=[READ, EXPENSIVE],
     summary="Compare two scans of a site",
     response_model=ComparisonAnswer,
     responses=problems(404, 410),
@@ -258,7 +258,7 @@ urls_router = APIRouter(prefix="/api/v3/urls", tags=["urls"])
     summary="Search the URLs of all sites",
     response_model=UrlPageAnswer,
     responses=problems(),
-    dependencies=[READ],
+    dependencies=[READ, EXPENSIVE],
 )
 async def get_urls(query: Annotated[AllUrlsQuery, Query()], session: ReadSession) -> UrlPage:
     """The stored URLs of all sites, sitemap by sitemap."""

@@ -11,7 +11,6 @@ from fastapi import APIRouter, Path, Query, Response, status
 from siteatlas.access.identity import (
     CurrentIdentity,
     Identity,
-    owner_check,
     require_owner,
     require_right_to_watch,
 )
@@ -37,21 +36,26 @@ from siteatlas.api.schemas.domains import (
     ImportFault,
     ImportRequest,
     ReleaseAnswer,
+    SiteHeadersAnswer,
+    SiteHeadersRequest,
 )
 from siteatlas.catalog.domains import (
     DomainView,
     ImportedSite,
+    ListedDomain,
     change_domain,
     domain_view,
     find_domain,
     find_domain_view,
     find_domains,
+    find_site_headers,
     list_domains,
+    lock_domain,
     register_domain,
+    set_site_headers,
 )
 from siteatlas.catalog.paging import Page
 from siteatlas.errors import (
-    DomainNotFound,
     InputError,
     NotOwner,
     SiteatlasError,
@@ -60,6 +64,7 @@ from siteatlas.errors import (
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.gate import OriginHeaders
 from siteatlas.queue.fence import SubmittedJob
 from siteatlas.queue.operator_actions import release_removals, remove_domain_and_jobs
 from siteatlas.queue.submission import (
@@ -97,7 +102,7 @@ DomainName = Annotated[
 )
 async def get_domains(
     query: Annotated[DomainsQuery, Query()], session: ReadSession
-) -> Page[DomainView]:
+) -> Page[ListedDomain]:
     """All sites, ordered by name."""
     return await list_domains(
         session,
@@ -130,7 +135,7 @@ async def add_domain(
 ) -> DomainAdded:
     """Register and watch a site, and queue a scan. A known site is watched again.
 
-    How a site is watched by another user is changed only with the scope `admin`.
+    A known site keeps its owner. How it is watched is changed by the owner, or with `admin`.
     """
     address = parse_site_field("#/domain", body.domain, context.policy)
     tags = parse_tags(body.tags)
@@ -143,7 +148,7 @@ async def add_domain(
             identity,
             known,
             scan_interval_hours=body.scan_interval_hours,
-            max_pages=body.max_pages,
+            max_pages=body.url_limit,
             tags=tags,
         )
         domain, job = await _register(session, address, body, tags, context, identity)
@@ -175,7 +180,7 @@ async def _register(
             session,
             address,
             created_by=identity.user_id,
-            max_pages=body.max_pages,
+            max_pages=body.url_limit,
             scan_interval_hours=body.scan_interval_hours,
             tags=tags,
         )
@@ -186,7 +191,7 @@ async def _register(
         created_by=identity.user_id,
         scan_interval_hours=body.scan_interval_hours,
         default_interval_hours=context.settings.scan_interval_hours,
-        max_pages=body.max_pages,
+        max_pages=body.url_limit,
         max_attempts=context.settings.max_attempts,
         tags=tags,
     )
@@ -223,15 +228,47 @@ async def patch_domain(
     A new interval counts from the last scan, or from now if there was none.
     """
     async with session.begin():
-        found = await find_domain(session, parse_site(domain).domain, lock=True)
-        if found is None:
-            raise DomainNotFound
-        require_owner(identity, found.created_by)
+        found = await lock_domain(session, domain, partial(require_owner, identity))
         await change_domain(session, found, **body.changes())
         view = domain_view(found)
     context.notify_scheduler()
     log.info("domain_changed", domain=view.domain)
     return view
+
+
+@router.get(
+    "/{domain}/headers",
+    dependencies=[READ],
+    summary="Show the request headers of a site",
+    response_model=SiteHeadersAnswer | None,
+    responses=problems(404),
+)
+async def get_site_headers(domain: DomainName, session: ReadSession) -> OriginHeaders | None:
+    """The names of the headers that scans of a site send, and the origin that gets them."""
+    site = await find_domain_view(session, domain)
+    return await find_site_headers(session, site.id)
+
+
+@router.put(
+    "/{domain}/headers",
+    dependencies=[SCAN],
+    summary="Set the request headers of a site",
+    response_model=SiteHeadersAnswer | None,
+    responses=problems(404),
+)
+async def put_site_headers(
+    domain: DomainName, body: SiteHeadersRequest, identity: CurrentIdentity, session: WriteSession
+) -> OriginHeaders | None:
+    """Replace the headers that scans of a site send to one origin, robots.txt included.
+
+    Everyone with the scope `read` sees what they open; everyone with `scan` can have them sent.
+    """
+    async with session.begin():
+        found = await lock_domain(session, domain, partial(require_owner, identity))
+        given = OriginHeaders(body.origin, body.headers)
+        headers = await set_site_headers(session, found, given, identity.user_id)
+    log.info("site_headers_set", domain=found.domain)
+    return headers
 
 
 @router.post(
@@ -282,7 +319,8 @@ async def remove_domain(domain: DomainName, identity: CurrentIdentity) -> None:
     """Remove a site before the response, and everything stored about it later, in small batches.
 
     If the site is added again, it is a new site without history. The records of its jobs are kept
-    as long as those of other jobs.
+    as long as those of other jobs. A site that holds scans of other users is removed only with the
+    scope `admin`.
     """
     name = parse_site(domain).domain
     await _remove_domain_with_retries(name, identity)
@@ -292,7 +330,7 @@ async def remove_domain(domain: DomainName, identity: CurrentIdentity) -> None:
 @retry_when_busy
 async def _remove_domain_with_retries(name: str, identity: Identity) -> None:
     async with get_session() as session, session.begin():
-        await remove_domain_and_jobs(session, name, owner_check(identity))
+        await remove_domain_and_jobs(session, name, identity.limited_to_user)
 
 
 domain_imports_router = APIRouter(tags=["domains"], route_class=ParsedBodyRoute)

@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 
 from siteatlas.access.authentication import AccessControl, is_still_admitted
 from siteatlas.access.identity import CurrentIdentity, Identity, RequestKey
-from siteatlas.access.limits import READ
+from siteatlas.access.limits import READ, CurrentLimits
 from siteatlas.api.context import ReadSession
 from siteatlas.api.openapi import problems
 from siteatlas.api.routers.domains import PREFIX, DomainName
@@ -23,7 +23,6 @@ from siteatlas.catalog.domains import find_domain_view
 from siteatlas.catalog.url_lists import UrlFilter
 from siteatlas.errors import InputError, KeyRequired
 from siteatlas.export.encoding import MEDIA_TYPES, Exported, ExportFormat
-from siteatlas.export.parquet import count_parquet_export
 from siteatlas.export.streaming import ExportRequest, begin_export
 from siteatlas.storage.session import AsyncSession
 
@@ -61,10 +60,6 @@ class ExportPermit:
     control: AccessControl
     held: AsyncExitStack
 
-    def acquire(self) -> None:
-        """Count a Parquet export until its response has ended; TooManyExports at the limit."""
-        self.held.enter_context(count_parquet_export(self.identity.quota_user_id))
-
     def supervised(self, content: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
         """The bytes of an export while its user has access; closed when its response has ended.
 
@@ -93,9 +88,13 @@ class ExportPermit:
 
 
 async def _export_permit(
-    request: Request, identity: CurrentIdentity
+    request: Request, identity: CurrentIdentity, limits: CurrentLimits
 ) -> AsyncIterator[ExportPermit]:
+    """Wait for a place, which the export has until its response has ended; HEAD needs none."""
+    is_parquet = request.query_params.get("format") == ExportFormat.PARQUET
     async with AsyncExitStack() as held:
+        if not request.scope.get(RequestKey.head_only):
+            await held.enter_async_context(limits.export(identity, parquet=is_parquet))
         yield ExportPermit(identity, request.app.state.access, held)
 
 
@@ -164,9 +163,6 @@ async def _export_response(
     name: str,
 ) -> Response:
     """The response that streams an export; a connection that is cut has no last chunk."""
-    is_head = bool(request.scope.get(RequestKey.head_only))
-    if wanted.format is ExportFormat.PARQUET and not is_head:
-        permit.acquire()
     export = await begin_export(session, wanted)
     file = f"{name}-{wanted.what.value}.{wanted.format.value}"
     headers = {
@@ -175,7 +171,7 @@ async def _export_response(
         "Siteatlas-Schema": export.metadata.schema,
         "Siteatlas-Feed-Id": export.metadata.feed_id,
     }
-    if is_head:
+    if request.scope.get(RequestKey.head_only):
         return Response(headers=headers, media_type=wanted.format.media_type)
     content = permit.supervised(export.content)
     return StreamingResponse(content, headers=headers, media_type=wanted.format.media_type)

@@ -12,10 +12,11 @@ from siteatlas.access.limits import PUBLIC, READ
 from siteatlas.api.context import Context
 from siteatlas.api.openapi import problems
 from siteatlas.api.schemas.base import AnswerShape, Seconds, SmallCount, Word, examples
-from siteatlas.errors import DatabaseError, DatabaseReadOnly, SchedulerEnded
+from siteatlas.errors import DatabaseError, DatabaseFull, DatabaseReadOnly, SchedulerEnded
 from siteatlas.meters import meters
 from siteatlas.queue.metrics import MEDIA_TYPE, process_metrics, queue_metrics
 from siteatlas.storage.schema import check_revision
+from siteatlas.storage.startup import free_disk_bytes
 
 MAX_METRICS_CHARS = 200_000
 
@@ -90,7 +91,8 @@ async def get_metrics(context: Context) -> Response:
         load = await context.queue_load.run()
     except DatabaseError:
         load = None
-    return Response(queue_metrics(load) + process_metrics(__version__), media_type=MEDIA_TYPE)
+    page = queue_metrics(load, free_disk_bytes(context.settings)) + process_metrics(__version__)
+    return Response(page, media_type=MEDIA_TYPE)
 
 
 @router.get("/health", dependencies=[PUBLIC], summary="Check the process", responses=problems())
@@ -111,11 +113,14 @@ async def get_health(context: Context) -> HealthAnswer:
 )
 async def get_database_health(context: Context) -> DatabaseHealthAnswer:
     """Check that the database responds within three seconds, is writable and has the schema that
-    this version needs. Returns 503 with the reason otherwise.
+    this version needs. Returns 503 with the reason otherwise, and for a minute after its disk was
+    full (`database_full`).
     """
     state = await context.database_state.run()
     if state.is_read_only:
         raise DatabaseReadOnly
+    if meters.clock() < meters.disk_full_until:
+        raise DatabaseFull
     if state.schema_revision != state.needed_revision:
         check_revision(state.schema_revision)
     return DatabaseHealthAnswer(

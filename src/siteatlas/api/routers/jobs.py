@@ -71,12 +71,13 @@ async def cancel_job(
 ) -> JobView:
     """Cancel a pending job immediately, or ask a running job to stop. Can safely be repeated.
 
-    A job that other users submitted too is cancelled only with the scope `admin`.
+    If other users submitted the site too, only the request of this user is withdrawn: `requests`
+    says how many remain. With the scope `admin` the job is cancelled for all.
     """
     async with session.begin():
         job = await find_job(session, job_id)
-        require_owner(identity, job.created_by, job.shared)
-        await cancel(session, job.id)
+        require_owner(identity, *job.users)
+        await cancel(session, job.id, identity.limited_to_user)
         job = await find_job(session, job_id)
     if job.status == JobStatus.CANCELLED:
         afterwards.add_task(recount_site, job.id)
@@ -103,7 +104,7 @@ async def retry_job(
     """Queue a failed or cancelled job again."""
     async with limits.queue_room.turn(identity) as turn, session.begin():
         job = await find_job(session, job_id)
-        require_owner(identity, job.created_by, job.shared)
+        require_owner(identity, job.created_by)
         await turn.reserve(session, owner=job.created_by)
         await retry(session, job.id)
         job = await find_job(session, job_id)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response, status
 
+from siteatlas.access.identity import CurrentIdentity
 from siteatlas.access.keys import (
     SECONDS_A_DAY,
     KeyRequest,
@@ -127,10 +128,13 @@ async def get_key(key_id: KeyIdent, session: ReadSession) -> KeyView:
     dependencies=[ADMIN],
     summary="Revoke an access key",
     status_code=status.HTTP_204_NO_CONTENT,
-    responses=problems(404),
+    responses=problems(404, 409),
 )
-async def revoke_key(key_id: KeyIdent, session: WriteSession) -> None:
-    """Revoke an access key and end its browser sessions. It stays in the list."""
+async def revoke_key(key_id: KeyIdent, identity: CurrentIdentity, session: WriteSession) -> None:
+    """Revoke an access key and end its browser sessions. It stays in the list.
+
+    The last active key with the scope `admin` cannot revoke itself.
+    """
     async with session.begin():
-        await revoke(session, key_id)
+        await revoke(session, key_id, by_key=identity.key_id)
     log.info("key_revoked", key_id=key_id)

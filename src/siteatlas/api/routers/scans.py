@@ -99,6 +99,7 @@ async def scan_domain(
         status_url=status_url,
         created_at=job.created_at,
         deduplicated=job.deduplicated,
+        max_urls=job.max_pages,
         max_pages=job.max_pages,
         warning=None if worker_running else NO_WORKER,
     )
@@ -115,7 +116,7 @@ async def _submit_scan(
     submission = build_submission(
         address,
         created_by=identity.user_id,
-        max_pages=body.max_pages,
+        max_pages=body.url_limit,
         watch=body.watch,
         document=address.url if body.only_document else None,
         interval_hours=context.settings.scan_interval_hours,
@@ -192,7 +193,7 @@ async def create_site_batch(
             session,
             entries,
             created_by=identity.user_id,
-            max_pages=body.max_pages,
+            max_pages=body.url_limit,
             max_attempts=context.settings.max_attempts,
         )
         items = await list_batch_items(session, batch_id)

@@ -10,9 +10,16 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 from pydantic.config import JsonDict
 
 from siteatlas.catalog.paging import DEFAULT_LIMIT, MAX_BIGINT, MAX_CURSOR_CHARS, MAX_LIMIT
@@ -124,7 +131,9 @@ SitemapTypeWord = Annotated[str, one_of(SitemapType)]
 Tag = Annotated[
     str, Field(min_length=1, max_length=MAX_TAG_CHARS, pattern=TAG_PATTERN, examples=["shop"])
 ]
-MaxPages = Annotated[int, Field(ge=1, le=MAX_PAGES)]
+MaxUrls = Annotated[int, Field(ge=1, le=MAX_PAGES)]
+# Words are compared in lower case, as on the command line.
+LOWERED = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 Moment = Annotated[datetime, BeforeValidator(_not_a_number), AfterValidator(_with_time_zone)]
 
 
@@ -132,6 +141,28 @@ class RequestShape(BaseModel):
     """A request body: exact types, no unknown fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class UrlLimitShape(RequestShape):
+    """A request body with a limit, which may also have its former name."""
+
+    max_urls: MaxUrls | None = Field(
+        None,
+        description="Maximum number of URLs that a scan stores. Default: the operator's limit.",
+    )
+    max_pages: MaxUrls | None = Field(
+        None, description="Former name of `max_urls`.", json_schema_extra={"deprecated": True}
+    )
+
+    @model_validator(mode="after")
+    def _check_limits(self) -> Self:
+        if len({self.max_urls, self.max_pages} - {None}) > 1:
+            raise ValueError("max_pages is the former name of max_urls: give one of them")
+        return self
+
+    @property
+    def url_limit(self) -> int | None:
+        return self.max_pages if self.max_urls is None else self.max_urls
 
 
 class QueryShape(BaseModel):

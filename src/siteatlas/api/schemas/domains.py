@@ -17,7 +17,6 @@ from siteatlas.api.schemas.base import (
     Count,
     Example,
     Line,
-    MaxPages,
     Name,
     QueryShape,
     RequestShape,
@@ -28,6 +27,7 @@ from siteatlas.api.schemas.base import (
     Tag,
     TagFilter,
     Url,
+    UrlLimitShape,
     Word,
     declared,
     examples,
@@ -173,7 +173,7 @@ IntervalHours = Annotated[
 ]
 
 
-class DomainRequest(RequestShape):
+class DomainRequest(UrlLimitShape):
     """A site to watch."""
 
     model_config = ConfigDict(
@@ -183,11 +183,10 @@ class DomainRequest(RequestShape):
     domain: Address = Field(description="The site, with or without scheme.")
     watch: bool = Field(True, description="False registers the site without watching it.")
     scan_interval_hours: IntervalHours | None = Field(None, description=INTERVAL)
-    max_pages: MaxPages | None = None
     tags: Tags = Field([], description="Tags to add; those that the site has are kept.")
 
 
-class DomainChange(RequestShape):
+class DomainChange(UrlLimitShape):
     """The fields to change; the others keep their values."""
 
     model_config = ConfigDict(
@@ -201,7 +200,6 @@ class DomainChange(RequestShape):
     scan_interval_hours: IntervalHours | None = Field(
         None, description=f"{INTERVAL} A new interval counts from the last scan, or from now."
     )
-    max_pages: MaxPages | None = None
     tags: Tags | None = Field(None, description="All tags of the site; an empty list removes them.")
 
     @model_validator(mode="after")
@@ -214,8 +212,29 @@ class DomainChange(RequestShape):
 
     def changes(self) -> dict[str, Any]:
         """The fields that the request sets, with their values."""
-        given = self.model_dump(exclude_unset=True)
+        given = self.model_dump(exclude_unset=True, exclude={"max_urls", "max_pages"})
+        given |= {"max_pages": self.url_limit} if self.url_limit else {}
         return given if self.tags is None else given | {"tags": parse_tags(self.tags)}
+
+
+class SiteHeadersRequest(RequestShape):
+    """Request headers for scans of a site, and the one origin that gets them."""
+
+    model_config = ConfigDict(
+        json_schema_extra=examples({"origin": "https://example.com", "headers": {"X-Key": "x"}})
+    )
+
+    origin: Address = Field(description="Scheme, host and port; no other origin gets the headers.")
+    headers: dict[str, Annotated[str, Field(max_length=8192)]] = Field(
+        max_length=20, description="Values by name, which no response shows; empty removes them."
+    )
+
+
+class SiteHeadersAnswer(AnswerShape):
+    """The request headers of a site without their values."""
+
+    origin: Annotated[Url, Example("https://example.com")]
+    names: Annotated[list[Word], declared(maxItems=20), Example(["Authorization"])]
 
 
 class DomainAnswer(AnswerShape):
@@ -229,7 +248,8 @@ class DomainAnswer(AnswerShape):
     paused: Annotated[bool, Example(False)]
     scan_interval_hours: Annotated[Seconds | None, Example(24.0)]
     next_scan_at: Annotated[datetime | None, Example("2025-11-16T12:00:00Z")]
-    max_pages: Count | None
+    max_urls: Count | None
+    max_pages: Count | None = Field(description="The same as `max_urls`.")
     last_scan_at: Annotated[datetime | None, Example(Shown.later)]
     last_scan_status: Annotated[Annotated[str, one_of(LastScanStatus)] | None, Example("completed")]
     last_error_code: Word | None

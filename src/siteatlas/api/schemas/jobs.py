@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import ConfigDict, Field
 
 from siteatlas.api.schemas.base import (
+    LOWERED,
     MAX_ADDRESS_CHARS,
     NO_NUL,
     SITEMAP_COUNT,
@@ -19,12 +20,10 @@ from siteatlas.api.schemas.base import (
     FreeObject,
     JobStatusWord,
     Line,
-    MaxPages,
     Moment,
     Name,
     Paragraph,
     QueryShape,
-    RequestShape,
     Seconds,
     Share,
     Shown,
@@ -32,6 +31,7 @@ from siteatlas.api.schemas.base import (
     SmallCount,
     TagFilter,
     Url,
+    UrlLimitShape,
     Word,
     declared,
     examples,
@@ -42,8 +42,9 @@ from siteatlas.scanner.options import MAX_PATTERN_CHARS, MAX_PATTERNS
 from siteatlas.settings import MAX_PAGES
 from siteatlas.storage.models import AttemptOutcome
 
-StatusWord = Literal[
-    "pending", "processing", "completed", "failed", "cancelled", "complete", "error"
+StatusWord = Annotated[
+    Literal["pending", "processing", "completed", "failed", "cancelled", "complete", "error"],
+    LOWERED,
 ]
 
 
@@ -122,7 +123,7 @@ Patterns = Annotated[
 ]
 
 
-class ScanRequest(RequestShape):
+class ScanRequest(UrlLimitShape):
     """A site to scan."""
 
     model_config = ConfigDict(
@@ -139,9 +140,6 @@ class ScanRequest(RequestShape):
             "The site, with or without scheme, a page of it, or one sitemap of it. "
             "A sitemap that could be read is read by later scans too."
         )
-    )
-    max_pages: MaxPages | None = Field(
-        None, description="Maximum number of URLs to store. Default: the operator's limit."
     )
     watch: bool = Field(False, description="Keep watching the site after this scan.")
     only_document: bool = Field(
@@ -174,7 +172,10 @@ class ScanAccepted(AnswerShape):
     status_url: Annotated[Line, Example(f"/api/v3/sitemap/status/{Shown.job_id}")]
     created_at: Annotated[datetime, Example(Shown.noon)]
     deduplicated: Annotated[bool, Example(False)]
-    max_pages: Annotated[int, declared(minimum=1, maximum=MAX_PAGES)] | None
+    max_urls: Annotated[int, declared(minimum=1, maximum=MAX_PAGES)] | None
+    max_pages: Annotated[int, declared(minimum=1, maximum=MAX_PAGES)] | None = Field(
+        description="The same as `max_urls`."
+    )
     warning: Annotated[Line | None, Example(None)] = Field(
         None, description="Set if no worker is running."
     )
@@ -212,6 +213,10 @@ class JobAnswer(JobStatusAnswer):
     shared: Annotated[bool, Example(False)] = Field(
         description="Whether another user than `created_by` submitted the same site meanwhile."
     )
+    requests: Annotated[SmallCount, Example(1)] = Field(
+        description="How many users want the job; 0 if only the schedule does. The cancellation "
+        "of the last one ends it."
+    )
 
 
 class AttemptAnswer(AnswerShape):
@@ -246,7 +251,7 @@ class JobsQuery(QueryShape, TagFilter):
 MAX_DOMAINS = 1000
 
 
-class BatchRequest(RequestShape):
+class BatchRequest(UrlLimitShape):
     """Sites to scan."""
 
     model_config = ConfigDict(
@@ -254,9 +259,6 @@ class BatchRequest(RequestShape):
     )
 
     domains: Annotated[list[Address], Field(min_length=1, max_length=MAX_DOMAINS)]
-    max_pages: MaxPages | None = Field(
-        None, description="Maximum number of URLs that each scan stores."
-    )
 
 
 class BatchItemAnswer(AnswerShape):

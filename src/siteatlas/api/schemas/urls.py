@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from siteatlas.api.schemas.base import (
+    LOWERED,
     MAX_ADDRESS_CHARS,
     NO_NUL,
     AnswerShape,
@@ -229,15 +230,19 @@ class SitemapAnswer(AnswerShape):
     parent_ids: Annotated[list[UUID], declared(maxItems=MAX_PARENTS_SHOWN), Example([])]
     error_code: Word | None
     error: Paragraph | None
+    limited: Annotated[bool, Example(False)] = Field(
+        description="Whether the last scan that read it reached its maximum number of URLs in it. "
+        "Its status remains `completed`."
+    )
 
 
 class SitemapsQuery(QueryShape):
     """Which documents to list."""
 
     type: Literal["standard", "index", "text", "rss", "atom"] | None = None
-    status: Literal["pending", "completed", "failed", "complete", "error"] | None = Field(
-        None, description="`complete` and `error` are accepted for `completed` and `failed`."
-    )
+    status: Annotated[
+        Literal["pending", "completed", "failed", "complete", "error"] | None, LOWERED
+    ] = Field(None, description="`complete` and `error` are accepted for `completed` and `failed`.")
 
 
 class UrlHistoryAnswer(PageAnswer[ChangeAnswer]):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import urllib.request
 from collections.abc import Awaitable
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from http.client import HTTPException
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from siteatlas.access.keys import ADMIN_KEY_NAME, Installation, lacks_admin_key
+from siteatlas.catalog.access import last_backup_at
 from siteatlas.cli.hosting.connections import (
     CREATE_ADMIN_KEY,
     CREATE_KEY,
@@ -27,6 +28,7 @@ from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.errors import advice_for, run
 from siteatlas.cli.terminal.options import JsonOption
 from siteatlas.cli.terminal.output import print_message, write_json, write_line
+from siteatlas.cli.terminal.tables import relative_time
 from siteatlas.errors import (
     AddressError,
     ConfigurationError,
@@ -50,10 +52,13 @@ from siteatlas.queue.metrics import count_waiting
 from siteatlas.queue.views import list_workers
 from siteatlas.settings import Settings
 from siteatlas.storage.schema import check_revision
-from siteatlas.storage.session import Database, get_session
+from siteatlas.storage.session import Database, database_time, get_session
 from siteatlas.storage.startup import (
     RolePrivileges,
     ServerSetup,
+    TakenId,
+    find_taken_ids,
+    free_disk_bytes,
     is_pooled,
     open_storage,
     role_privileges,
@@ -115,12 +120,9 @@ def size_in_words(number: float) -> str:
 
 def check_disk(settings: Settings) -> Finding:
     """The free space of the embedded database."""
-    if settings.database_url is not None:
+    free = free_disk_bytes(settings)
+    if free is None:
         return ok("disk", "The database has its own server; watch the disk there.")
-    place = settings.data_dir.expanduser()
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
     message = f"{size_in_words(free)} free for {settings.data_dir}."
     if free < FREE_FAIL:
         return fail("disk", message, "Free some space: PostgreSQL stops when the disk is full.")
@@ -252,10 +254,13 @@ async def check_database(
     findings = [_check_server(setup), schema, _check_clock(setup)]
     if schema.state is State.FAIL:
         return findings, None
-    findings.append(_check_privileges(await role_privileges(database)))
+    role = await role_privileges(database)
+    findings.append(_check_privileges(role))
+    if role.is_owner:  # Others may not read the sequences.
+        findings += [_taken_id(one) for one in await find_taken_ids(database)]
     if settings.database_url is not None:
         findings.append(_check_pooler(setup, is_pooled=await is_pooled(database)))
-    findings.append(await _check_workers())
+    findings += [await _check_workers(), await _check_backup()]
     findings += await _check_admin_key(settings)
     return findings, await Installation().is_closed()
 
@@ -289,9 +294,11 @@ def _check_clock(setup: ServerSetup) -> Finding:
     ahead = setup.clock_ahead_seconds
     message = f"The clock of the database differs from this machine's by {abs(ahead):.1f} s."
     if abs(ahead) > CLOCK_SECONDS:
-        return warn(
-            "clock", message, "Synchronize the clocks: dates in logs and pages will differ."
+        advice = (
+            "Synchronize both: schedules, leases and webhook timestamps follow the clock of the "
+            "database, dates in logs and checks of certificates that of this machine."
         )
+        return warn("clock", message, advice)
     return ok("clock", message)
 
 
@@ -303,6 +310,15 @@ def _check_privileges(privileges: RolePrivileges) -> Finding:
         message = f"The role {privileges.role} can write to the tables but does not own them."
         return warn("privileges", message, "Run siteatlas db upgrade with the role that owns them.")
     return ok("privileges", f"The role {privileges.role} owns the tables.")
+
+
+def _taken_id(one: TakenId) -> Finding:
+    return fail(
+        "ids",
+        f"New rows of {one.table} get ids that are taken, up to {one.greatest}, and are refused.",
+        f"Run in psql: ALTER TABLE {one.table} ALTER COLUMN {one.column} "
+        f"RESTART WITH {one.greatest + 1};",
+    )
 
 
 def _check_pooler(setup: ServerSetup, *, is_pooled: bool) -> Finding:
@@ -322,6 +338,17 @@ async def _check_workers() -> Finding:
     if waiting and not alive:
         return warn("workers", message, "Start siteatlas serve or siteatlas worker.")
     return ok("workers", message)
+
+
+async def _check_backup() -> Finding:
+    async with get_session() as session, session.begin():
+        ended, now = await last_backup_at(session), await database_time(session)
+    if ended is None:
+        return ok("backup", "siteatlas db backup has not been used.")
+    message = f"The last backup ended {relative_time(ended, now)}."
+    if now - ended > timedelta(days=8):
+        return warn("backup", message, "Look at the log of what runs siteatlas db backup.")
+    return ok("backup", message)
 
 
 async def _check_admin_key(settings: Settings) -> list[Finding]:

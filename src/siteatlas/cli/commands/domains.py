@@ -5,32 +5,37 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
 
+from siteatlas.access.audit import record_command
 from siteatlas.catalog.domains import (
     DomainView,
     ImportedSite,
+    ListedDomain,
     change_domain,
     domain_view,
     find_creator,
-    find_domain,
     find_domain_view,
+    find_site_headers,
     list_domains,
+    lock_domain,
+    set_site_headers,
 )
 from siteatlas.catalog.paging import DEFAULT_LIMIT, Page
 from siteatlas.catalog.scans import changes_of_last_scan
 from siteatlas.cli.scan.messages import shown_site
 from siteatlas.cli.terminal.context import prepare
-from siteatlas.cli.terminal.database import opened, warn_without_worker
+from siteatlas.cli.terminal.database import NO_WORKER, opened, warn_without_worker
 from siteatlas.cli.terminal.errors import report, run
-from siteatlas.cli.terminal.lines import counts_by_kind
+from siteatlas.cli.terminal.lines import counts_by_kind, plain_meaning
 from siteatlas.cli.terminal.options import (
     MAX_LINE_CHARS,
     STDIN,
@@ -44,7 +49,6 @@ from siteatlas.cli.terminal.options import (
     TagFilterOption,
     YesOption,
     require_confirmation,
-    site_in_line,
 )
 from siteatlas.cli.terminal.output import (
     WIDE,
@@ -55,19 +59,21 @@ from siteatlas.cli.terminal.output import (
     print_message,
     write_details,
     write_json,
+    write_line,
 )
 from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
 from siteatlas.cli.terminal.tables import relative_time
 from siteatlas.errors import (
     AddressError,
-    DomainNotFound,
     InputError,
     SiteatlasError,
     TooManyTags,
 )
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.queue.fence import SubmittedJob
+from siteatlas.net.gate import OriginHeaders, read_header_lines
+from siteatlas.queue import views
+from siteatlas.queue.fence import ACTIVE_STATUSES, SubmittedJob
 from siteatlas.queue.operator_actions import release_removals, remove_domain_and_jobs
 from siteatlas.queue.submission import (
     SITES_PER_STEP,
@@ -77,10 +83,11 @@ from siteatlas.queue.submission import (
     without_repeats,
 )
 from siteatlas.settings import MAX_INTERVAL_HOURS, MAX_PAGES, MIN_INTERVAL_HOURS, Settings
-from siteatlas.storage.models import LOCAL_USER_ID
-from siteatlas.storage.session import get_session
-from siteatlas.text import parse_tags
+from siteatlas.storage.models import LOCAL_USER_ID, JobStatus
+from siteatlas.storage.session import AsyncSession, database_time, get_session
+from siteatlas.text import parse_tags, site_in_line
 
+Ago = Callable[[datetime], str]
 URL_COLUMN, INTERVAL_COLUMN, TAGS_COLUMN = "url", "interval", "tags"
 SEPARATORS = re.compile(r"[\s,;]+")
 INTERVAL_WORDS = (
@@ -152,7 +159,7 @@ def _opened(path: Path) -> nullcontext[TextIO] | TextIO:
 
 def _listed_sites(file: TextIO) -> Iterator[ListedSite]:
     """The lines of a list that name a site; its first line decides whether it is CSV."""
-    numbered = ((n, line) for n, line in enumerate(file, 1) if site_in_line(line.encode()))
+    numbered = ((n, line) for n, line in enumerate(file, 1) if site_in_line(line))
     first = next(numbered, None)
     if first is None:
         return
@@ -161,7 +168,7 @@ def _listed_sites(file: TextIO) -> Iterator[ListedSite]:
         yield from _csv_sites(file, columns, first[0])
         return
     for number, line in (first, *numbered):
-        yield ListedSite(number, site_in_line(line.encode()) or "")
+        yield ListedSite(number, site_in_line(line) or "")
 
 
 def _csv_sites(file: TextIO, columns: list[str], header: int) -> Iterator[ListedSite]:
@@ -313,14 +320,19 @@ def _as_dict(line: UnusableLine) -> dict[str, object]:
     }
 
 
-DOMAINS: TableLayout[DomainView] = TableLayout(
+def _reason(codes: Sequence[str]) -> str:
+    more = f" ({len(codes) - 1} more: siteatlas jobs show)" if len(codes) > 1 else ""
+    return plain_meaning(codes[0]) + more if codes else ""
+
+
+DOMAINS: TableLayout[ListedDomain] = TableLayout(
     columns=[
         Column("DOMAIN"),
         Column("WATCHED", from_width=WIDE),
         Column("URLS", right=True, kind=ColumnKind.COUNT),
         Column("SITEMAPS", right=True, kind=ColumnKind.COUNT, from_width=WIDE),
         Column("STATUS", kind=ColumnKind.STATUS),
-        Column("ERROR"),
+        Column("REASON", kind=ColumnKind.PROSE),
         Column("LAST SCAN", kind=ColumnKind.AGE),
         Column("NEXT SCAN", kind=ColumnKind.AGE),
     ],
@@ -330,13 +342,13 @@ DOMAINS: TableLayout[DomainView] = TableLayout(
         d.url_count,
         d.sitemap_count,
         d.last_scan_status,
-        d.last_error_code,
+        _reason([d.last_error_code] if d.last_error_code else d.reasons),
         d.last_scan_at,
         "paused" if d.watched and d.paused else d.next_scan_at,
     ),
     none="There are no sites yet. Add one: siteatlas domains add example.com",
     none_matches="No site matches.",
-    record=DomainView,
+    record=ListedDomain,
 )
 
 app = typer.Typer(help="Manage sites.", no_args_is_help=True, rich_markup_mode=None)
@@ -461,6 +473,12 @@ def show(site: SiteArgument, as_json: JsonOption = False) -> None:
 
 
 @app.command()
+def explain(site: SiteArgument) -> None:
+    """Say in one sentence when SITE is scanned next, or why it is not."""
+    write_line(run(_explain(prepare(), site)))
+
+
+@app.command()
 def tag(
     site: SiteArgument,
     tags: Annotated[
@@ -473,6 +491,44 @@ def tag(
     domain = run(_change(prepare(), site, tags=parse_tags(tags or [])))
     shown = ", ".join(domain.tags) or "none"
     _write_changed(domain, f"Tags of {domain.domain}: {shown}.", as_json=as_json)
+
+
+@app.command("set")
+def set_(
+    site: SiteArgument,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="'NAME: VALUE'",
+            help="Header that scans of the site send, or @FILE with one per line; @- for stdin, "
+            "which hides it from the list of processes. '' removes all. Repeatable.",
+        ),
+    ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option(help="The only origin that gets them.  [default: where the site was found]"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Set the request headers of SITE, in place of those that are set; without any, show them.
+
+    Only scans of the service send them. Everyone with the scope read sees what they open, and
+    everyone with the scope scan can have them sent.
+    """
+    lines = None if header is None else [line for one in header for line in _header_lines(one)]
+    found = run(_set_headers(prepare(), site, lines, origin))
+    if as_json:
+        write_json(found and {"origin": found.origin, "names": found.names})
+    else:
+        sent = f"to {found.origin}: {', '.join(found.names)}" if found else "no headers"
+        print_message(f"Scans of the site send {sent}.")
+
+
+def _header_lines(text: str) -> list[str]:
+    if not text.startswith("@"):
+        return [text] if text else []
+    with _opened(Path(text[1:])) as file:
+        return [line for line in file.read().splitlines() if line.strip()]
 
 
 @app.command()
@@ -546,7 +602,7 @@ async def _list(
     settings: Settings, request: ListRequest, watched: bool | None, tag: str | None
 ) -> None:
 
-    async def fetch(limit: int, cursor: str | None) -> Page[DomainView]:
+    async def fetch(limit: int, cursor: str | None) -> Page[ListedDomain]:
         """Read one page of stored sites for `siteatlas domains list`."""
         async with get_session() as session, session.begin():
             return await list_domains(session, watched=watched, tag=tag, limit=limit, cursor=cursor)
@@ -564,15 +620,71 @@ async def _find(
         return domain, changed, await find_creator(session, domain)
 
 
+async def _explain(settings: Settings, site: str) -> str:
+    async with opened(settings), get_session() as session, session.begin():
+        domain = await find_domain_view(session, site)
+        wanted = min(max(1, domain.failures_in_a_row), 100)
+        jobs = (await views.list_jobs(session, domain=site, limit=1)).items
+        failed = JobStatus.FAILED
+        failures = (await views.list_jobs(session, status=failed, domain=site, limit=wanted)).items
+        ago = partial(relative_time, now=await database_time(session))
+        missing = "" if await views.any_worker_alive(session) else NO_WORKER
+        if jobs and jobs[0].status in ACTIVE_STATUSES:
+            state = await _state_of_job(session, jobs[0], ago)
+        else:
+            state = _state_of_site(domain, failures, ago)
+    return f"{domain.domain} {state}. {missing if domain.watched or jobs else ''}".rstrip()
+
+
+async def _state_of_job(session: AsyncSession, job: views.JobView, ago: Ago) -> str:
+    if job.status == JobStatus.PROCESSING:
+        return f"is being scanned: job {job.id} began {ago(job.started_at or job.created_at)}"
+    if (when := ago(job.run_at)).startswith("in "):
+        last = next(iter(await views.list_attempts(session, job.id)), None)
+        why = f": its last attempt was {last.outcome} ({last.error_code})" if last else ""
+        return f"waits as job {job.id}, to run {when}{why}"
+    ahead = await views.count_jobs_ahead(session, job)
+    return f"waits as job {job.id} for a free slot, behind {counted(ahead, 'job')}"
+
+
+def _state_of_site(domain: DomainView, failures: Sequence[views.JobView], ago: Ago) -> str:
+    """Why a site without an active job is not being scanned."""
+    last = "never scanned" if domain.last_scan_at is None else f"scanned {ago(domain.last_scan_at)}"
+    if not domain.watched or domain.next_scan_at is None:
+        return f"is not watched ({last}); watch it: siteatlas domains add {domain.domain}"
+    if domain.paused:
+        return f"is paused ({last}); resume it: siteatlas domains resume {domain.domain}"
+    due = ago(domain.next_scan_at).replace("ago", "ago and not queued yet")
+    following = f"the next scan is due {due}"
+    if (code := domain.last_error_code) is None:
+        return f"was {last}; {following}"
+    times, ends = counted(domain.failures_in_a_row, "time"), [job.finished_at for job in failures]
+    since = ends[-1] if len(ends) == domain.failures_in_a_row else None
+    began = f", first {ago(since)}" if since else ""
+    return f"failed {times}{began}: {code}, {plain_meaning(code).rstrip('.')}; {following}"
+
+
 async def _change(
     settings: Settings, site: str, *, paused: bool | None = None, tags: list[str] | None = None
 ) -> DomainView:
     async with opened(settings), get_session() as session, session.begin():
-        domain = await find_domain(session, parse_site(site).domain, lock=True)
-        if domain is None:
-            raise DomainNotFound
+        domain = await lock_domain(session, site)
         await change_domain(session, domain, paused=paused, tags=tags)
         return domain_view(domain)
+
+
+async def _set_headers(
+    settings: Settings, site: str, lines: list[str] | None, origin: str | None
+) -> OriginHeaders | None:
+    address = parse_site(site)
+    async with opened(settings), get_session() as session, session.begin():
+        domain = await lock_domain(session, site)
+        if lines is None:
+            return await find_site_headers(session, domain.id)
+        await record_command(session, "domains set", domain.domain)
+        usual = address.origin if address.scheme_given else domain.origin or address.origin
+        given = OriginHeaders(origin or usual, read_header_lines(lines))
+        return await set_site_headers(session, domain, given, LOCAL_USER_ID)
 
 
 async def _release(settings: Settings, site: str) -> tuple[DomainView, SubmittedJob]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -38,7 +37,8 @@ from siteatlas.cli.terminal.options import (
     TagFilterOption,
     refuse_site_with_tag,
 )
-from siteatlas.cli.terminal.output import is_terminal, print_message, write_bytes
+from siteatlas.cli.terminal.output import counted, is_terminal, print_message, write_bytes
+from siteatlas.cli.terminal.tables import ProgressLine
 from siteatlas.errors import InputError, OutputFailed
 from siteatlas.export.encoding import Exported, ExportFormat
 from siteatlas.export.streaming import Export, ExportRequest, begin_export
@@ -134,9 +134,9 @@ async def _export(
             await require_sitemap(session, request.urls, request.domain_id)
             export = await begin_export(session, request)
         await _write_export(export, output)
-    print_message(
-        f"Complete as of feed number {export.metadata.as_of_seq} (schema {export.metadata.schema})."
-    )
+    rows, target = counted(export.row_count, "row"), f" to {output}" if output else ""
+    as_of = f"as of feed number {export.metadata.as_of_seq} (schema {export.metadata.schema})"
+    print_message(f"Exported {rows}{target}, complete {as_of}.")
 
 
 async def _write_export(export: Export, output: Path | None) -> None:
@@ -147,7 +147,7 @@ async def _write_export(export: Export, output: Path | None) -> None:
         return
     unfinished = output.with_name(f".{output.name}.part")
     try:
-        await _write_file(export.content, unfinished)
+        await _write_file(export, unfinished)
         unfinished.replace(output)
     except OSError as error:
         raise OutputFailed(f"{output}: {error.strerror or error}") from error
@@ -155,7 +155,8 @@ async def _write_export(export: Export, output: Path | None) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-async def _write_file(content: AsyncIterator[bytes], path: Path) -> None:
-    with path.open("wb") as file:
-        async for part in content:
+async def _write_file(export: Export, path: Path) -> None:
+    with path.open("wb") as file, ProgressLine() as progress:
+        async for part in export.content:
             file.write(part)
+            progress.show(lambda: f"{counted(export.row_count, 'row')} exported")

@@ -17,7 +17,7 @@ from rich.text import Text
 from siteatlas.catalog.domains import find_domain_view
 from siteatlas.catalog.paging import DEFAULT_LIMIT, Page
 from siteatlas.catalog.problems import list_problems
-from siteatlas.catalog.scans import ScanDocumentView, list_unread_documents
+from siteatlas.catalog.scans import ScanDocumentView, find_scan_of_job, list_unread_documents
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import advice_for, run
@@ -66,7 +66,7 @@ from siteatlas.queue.views import (
 )
 from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus, SitemapScanState
-from siteatlas.storage.session import get_session
+from siteatlas.storage.session import AsyncSession, get_session
 from siteatlas.text import printable
 
 MAX_SITEMAPS_SHOWN = 5
@@ -394,8 +394,12 @@ async def _find(
 ) -> tuple[JobView, list[AttemptView], list[ScanDocumentView]]:
     async with opened(settings), get_session() as session, session.begin():
         job = await find_job(session, ident)
-        unread = await list_unread_documents(session, job.id)
-        return job, await list_attempts(session, job.id), unread
+        return job, await list_attempts(session, job.id), await _unread_documents(session, job)
+
+
+async def _unread_documents(session: AsyncSession, job: JobView) -> list[ScanDocumentView]:
+    scan = await find_scan_of_job(session, job.id)
+    return [] if scan is None else await list_unread_documents(session, scan.id)
 
 
 async def _watch(
@@ -408,7 +412,7 @@ async def _watch(
     async with opened(settings):
         job = await _until_ended(ident or await _newest_job_id(), max_seconds)
         async with get_session() as session, session.begin():
-            unread = await list_unread_documents(session, job.id)
+            unread = await _unread_documents(session, job)
         return job, unread, fail_on is FailOn.PROBLEMS and await _has_problems(job)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -58,7 +59,7 @@ from siteatlas.cli.terminal.output import (
     write_line,
 )
 from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
-from siteatlas.errors import InputError
+from siteatlas.errors import InputError, OutputFailed
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session
 
@@ -258,9 +259,22 @@ def reset(
 
 
 @app.command()
-def generate() -> None:
+def generate(
+    output: Annotated[
+        Path | None,
+        typer.Option(help="New file to write it to, which only its owner can read."),
+    ] = None,
+) -> None:
     """Print a new random key without storing it, for SITEATLAS_ADMIN_KEY_FILE."""
-    write_line(generate_key().text.get_secret_value())
+    text = generate_key().text.get_secret_value()
+    if output is None:
+        write_line(text)
+        return
+    try:
+        output.touch(mode=0o600, exist_ok=False)
+        output.write_text(f"{text}\n", encoding="ascii")
+    except OSError as error:
+        raise OutputFailed(f"{output} cannot be written: {error.strerror}.") from error
 
 
 async def _create(settings: Settings, request: KeyRequest) -> CreatedKey:

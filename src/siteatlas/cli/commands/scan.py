@@ -101,7 +101,8 @@ def scan(
     if quiet:
         say_less()
     chosen = scan_format(format, as_json=as_json)
-    settings = prepare(user_agent=user_agent)
+    # What a person must know of a denial or a pause is said at the end of the scan.
+    settings = prepare(log_level="error", user_agent=user_agent)
     usual = EgressPolicy.from_text(settings.egress_allow)
     policy = policy_with_allowed(usual, allow or [])
     wanted = EntryFilter.of(since, include or [], exclude or [])

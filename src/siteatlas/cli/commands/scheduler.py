@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -139,7 +139,7 @@ def _worker_row(worker: WorkerView) -> list[object]:
         worker.running,
         round(worker.seconds_since_seen),
         worker.last_tick_at,
-        worker.next_tick_at,
+        _next_tick(worker),
     ]
 
 
@@ -165,11 +165,19 @@ async def scheduler_state() -> SchedulerState:
         jobs = await count_jobs_by_status(session)
     living = [worker for worker in workers if worker.alive]
     ticks = [worker.last_tick_at for worker in workers if worker.last_tick_at]
-    coming = [worker.next_tick_at for worker in living if worker.next_tick_at]
+    coming = [_next_tick(worker) for worker in living]
     return SchedulerState(
         jobs=jobs,
         oldest_pending_at=oldest,
         last_tick_at=max(ticks, default=None),
-        next_tick_at=min(coming, default=None),
+        next_tick_at=min(filter(None, coming), default=None),
         workers=living,
     )
+
+
+def _next_tick(worker: WorkerView) -> datetime | None:
+    """When a process ticks next; since it reported that, it may have ticked again."""
+    last, coming, now = worker.last_tick_at, worker.next_tick_at, datetime.now(UTC)
+    if last is None or coming is None or coming <= last or coming >= now:
+        return coming
+    return coming + (coming - last) * ((now - coming) // (coming - last) + 1)

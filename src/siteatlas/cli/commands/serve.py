@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import socket
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from siteatlas.cli.hosting.connections import base_url, listen
+from siteatlas.cli.hosting.connections import base_url, listening
 from siteatlas.cli.hosting.server import Service
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.errors import run
@@ -29,6 +30,10 @@ def serve(
         int | None,
         typer.Option(help="Port to listen on; 0 picks a free port.  [env: SITEATLAS_PORT]"),
     ] = None,
+    uds: Annotated[
+        Path | None,
+        typer.Option(help="Unix socket to listen on instead.  [env: SITEATLAS_SOCKET]"),
+    ] = None,
     insecure_no_auth: Annotated[
         bool,
         typer.Option(
@@ -41,9 +46,9 @@ def serve(
 
     Addresses other than loopback need an access key: see siteatlas keys create.
     """
-    settings = prepare(log_level="info", host=host, port=port)
+    settings = prepare(log_level="info", host=host, port=port, socket=uds)
     service = Service(settings, run_scheduler=not no_scheduler, insecure_no_auth=insecure_no_auth)
-    with listen(settings.host, settings.port) as listener:
+    with listening(settings) as listener:
         run(service.run(listener, lambda: _print_service_url(listener)))
 
 

@@ -95,9 +95,9 @@ def print_setting_note(settings: Settings, url: str) -> None:
 def is_permitted_by_setting(settings: Settings, url: str) -> bool:
     """Whether SITEATLAS_EGRESS_ALLOW names this receiver or permits what is refused by default."""
     address, policy = parse_url(url), EgressPolicy.from_text(settings.egress_allow)
-    if policy.refusal(address) is not None:
+    if policy.refusal(address.host, address.port) is not None:
         return False
-    return policy.is_own(address) or EgressPolicy().refusal(address) is not None
+    return policy.is_own(address) or EgressPolicy().refusal(address.host, address.port) is not None
 
 
 def print_test_result(delivery: NewDelivery, url: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.hosting.workers import MetricsHost, MetricsPort, run_group
+from siteatlas.cli.hosting.workers import MetricsHost, MetricsPort, run_group, work
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.errors import run, stop_on_signals
 from siteatlas.settings import Settings
@@ -21,7 +21,10 @@ def worker(
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = None,
 ) -> None:
-    """Run queued jobs until stopped. Any number of workers can run, on any number of machines."""
+    """Run queued jobs until stopped. Any number of workers can run, on any number of machines.
+
+    SIGTERM returns running jobs to the queue; after SIGUSR1 the worker finishes them and exits.
+    """
     settings = prepare(log_level="info", metrics_port=metrics_port, metrics_host=metrics_host)
     if processes == 1:
         run(_run_single_worker(settings))
@@ -31,8 +34,6 @@ def worker(
 
 async def _run_single_worker(settings: Settings) -> None:
     """The command `siteatlas worker` with one process: run jobs until a signal."""
-    from siteatlas.cli.hosting.workers import work
-
-    stop = asyncio.Event()
-    with stop_on_signals(stop.set):
-        await work(settings, stop)
+    stop, drain = asyncio.Event(), asyncio.Event()
+    with stop_on_signals(stop.set, drain=drain.set):
+        await work(settings, stop, drain)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Protocol
 
 import h11
@@ -383,6 +385,36 @@ def listen(host: str, port: int, *, option: str = "--port") -> socket.socket:
     return _listener(_bind_address(host), host, port, option)
 
 
+@contextmanager
+def listening(settings: Settings) -> Iterator[socket.socket]:
+    """The socket that the settings name; a Unix socket is removed at the end."""
+    path = settings.socket
+    with listen(settings.host, settings.port) if path is None else _unix_listener(path) as listener:
+        try:
+            yield listener
+        finally:
+            if path is not None:
+                path.unlink(missing_ok=True)
+
+
+def _unix_listener(path: Path) -> socket.socket:
+    """A Unix socket that its owner and group may connect to."""
+    listener = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o117)
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            if path.is_socket() and probe.connect_ex(str(path)):  # of a service that was killed
+                path.unlink()
+        listener.bind(str(path))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ConfigurationError(f"Cannot listen on {path}: {error.strerror or error}.") from error
+    finally:
+        os.umask(before)
+    return listener
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach `host`; any name but `localhost` counts as public."""
     try:
@@ -455,6 +487,8 @@ def local_url(host: str, port: int) -> str:
 
 
 def base_url(listener: socket.socket) -> str:
-    """The address to open in a browser."""
+    """The address to open in a browser; of a Unix socket, its path."""
+    if listener.family is socket.AF_UNIX:
+        return f"unix:{listener.getsockname()}"
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

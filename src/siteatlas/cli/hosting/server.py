@@ -12,6 +12,7 @@ from typing import cast
 import uvicorn
 
 from siteatlas.access.keys import Installation, adopt_admin_key
+from siteatlas.api.context import ApiContext
 from siteatlas.cli.hosting.connections import (
     BACKLOG,
     CREATE_KEY,
@@ -44,14 +45,16 @@ async def check_access(settings: Settings, *, insecure_no_auth: bool = False) ->
         async with get_session() as session, session.begin():
             await adopt_admin_key(session, settings.admin_key_file)
     installation = Installation()
-    if await installation.is_closed() or is_loopback(settings.host):
+    if await installation.is_closed() or (settings.socket is None and is_loopback(settings.host)):
         return installation
     if not insecure_no_auth:
+        reason = f"{settings.host} is not a loopback address"
+        if settings.socket is not None:
+            reason = "A proxy makes a Unix socket reachable from elsewhere"
         raise BindRefused(
-            f"{settings.host} is not a loopback address, so the service needs an access key. "
-            f"Create one with: {CREATE_KEY}"
+            f"{reason}, so the service needs an access key. Create one with: {CREATE_KEY}"
         )
-    print_warning(INSECURE.format(host=settings.host), style="bold red")
+    print_warning(INSECURE.format(host=settings.socket or settings.host), style="bold red")
     return installation
 
 
@@ -129,6 +132,17 @@ class Service:
         self._insecure_no_auth = insecure_no_auth
         self._stop_wanted = False
         self._server: WebServer | None = None
+        self._context: ApiContext | None = None
+        self._draining: asyncio.Task[None] | None = None
+
+    def drain(self) -> None:
+        """Claim no more jobs, and stop the service when those that run have ended."""
+        self._draining = asyncio.create_task(self._stop_when_drained())
+
+    async def _stop_when_drained(self) -> None:
+        if self._context is not None and self._context.drain is not None:
+            await self._context.drain()
+        self.stop()
 
     def stop(self) -> None:
         """Stop the service cleanly, whether it is still starting or not."""
@@ -138,7 +152,7 @@ class Service:
 
     async def run(self, listener: socket.socket, on_ready: Callable[[], None]) -> None:
         """Serve on `listener` until a signal comes or `stop` is called."""
-        with stop_on_signals(self.stop):
+        with stop_on_signals(self.stop, drain=self.drain):
             try:
                 await self._run(listener, on_ready)
             except DatabaseUnavailable:
@@ -160,15 +174,18 @@ class Service:
                 self._settings, insecure_no_auth=self._insecure_no_auth
             )
             policy = EgressPolicy.from_text(self._settings.egress_allow)
+            if self._settings.socket is None:
+                policy = policy.with_refused_socket(*listener.getsockname()[:2])
             app = create_app(
                 self._settings,
-                policy.with_refused_socket(*listener.getsockname()[:2]),
+                policy,
                 run_scheduler=self._run_scheduler,
                 database=database,
                 installation=installation,
                 insecure_no_auth=self._insecure_no_auth,
             )
             limits = ConnectionLimits.of(self._settings)
+            self._context = app.state.api
             self._server = WebServer(app, on_ready, limits, partial(end_waiting, app))
             with quiet_accept_faults():
                 await self._server.serve(sockets=[listener])

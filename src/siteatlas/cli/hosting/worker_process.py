@@ -35,11 +35,11 @@ def group_worker(
 
 async def _work(settings: Settings) -> None:
     """Run a worker of a group until a signal comes or its parent process is gone."""
-    stop = asyncio.Event()
+    stop, drain = asyncio.Event(), asyncio.Event()
     # The group prints its own message when it is stopped.
-    with stop_on_signals(stop.set, announce=lambda _words: None):
+    with stop_on_signals(stop.set, announce=lambda _words: None, drain=drain.set):
         _stop_at_end_of_stdin(stop)
-        await work(settings, stop)
+        await work(settings, stop, drain)
 
 
 def _stop_at_end_of_stdin(stop: asyncio.Event) -> None:

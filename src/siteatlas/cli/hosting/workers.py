@@ -39,7 +39,7 @@ from siteatlas.storage.session import BACKGROUND_LIMITS
 log = get_logger("worker")
 
 # A signal that arrives before a worker handles signals ends it directly.
-GOOD_ENDS = (0, -signal.SIGTERM)
+GOOD_ENDS = (0, -signal.SIGTERM, -signal.SIGUSR1)
 
 # On a shared machine, API requests take precedence over scans.
 WORKER_NICENESS = 10
@@ -57,7 +57,7 @@ async def run_group(count: int, settings: Settings) -> int:
         group = WorkerGroup(
             [await _start_worker(lifeline, _metrics_options(settings, port)) for port in ports]
         )
-        with stop_on_signals(group.stop):
+        with stop_on_signals(group.stop, drain=group.drain):
             return await group.ended()
 
 
@@ -66,16 +66,24 @@ class WorkerGroup:
 
     def __init__(self, workers: Sequence[Process]) -> None:
         self._workers = workers
-        self._stopping = False
+        self._stopping = self._draining = False
+
+    def drain(self) -> None:
+        """Let each worker end when its jobs have ended."""
+        self._draining = True
+        self._send(signal.SIGUSR1)
 
     def stop(self) -> None:
         """Send SIGTERM to all workers, once only: a second one would end a worker immediately."""
         if self._stopping:
             return
         self._stopping = True
+        self._send(signal.SIGTERM)
+
+    def _send(self, number: signal.Signals) -> None:
         for process in self._workers:
             if process.returncode is None:
-                process.send_signal(signal.SIGTERM)
+                process.send_signal(number)
 
     async def ended(self) -> int:
         """Wait for all workers; returns the exit code of the first that failed, or 0."""
@@ -86,7 +94,7 @@ class WorkerGroup:
     async def _ended(self, process: Process) -> int:
         """Wait for one worker process; stop the group if it fails; returns its exit code."""
         status = await process.wait()
-        if self._stopping and status in GOOD_ENDS:
+        if (self._stopping or self._draining) and status in GOOD_ENDS:
             return 0
         self._report_end(process.pid, status)
         self.stop()
@@ -133,32 +141,35 @@ async def _start_worker(lifeline: int, options: Sequence[str]) -> Process:
     )
 
 
-async def work(settings: Settings, stop: asyncio.Event) -> None:
-    """Open the database and run queued jobs until `stop` is set."""
+async def work(settings: Settings, stop: asyncio.Event, drain: asyncio.Event) -> None:
+    """Open the database and run queued jobs until `stop` is set.
+
+    From `drain` on, claim no more jobs, and stop when those that run have ended.
+    """
     try:
-        await _work(settings, stop)
+        await _work(settings, stop, drain)
     except DatabaseUnavailable:
         # Stopped while waiting for the database: its absence needs no report.
-        if not stop.is_set():
+        if not stop.is_set() and not drain.is_set():
             raise
 
 
-async def _work(settings: Settings, stop: asyncio.Event) -> None:
+async def _work(settings: Settings, stop: asyncio.Event, drain: asyncio.Event) -> None:
     policy = EgressPolicy.from_text(settings.egress_allow)
     with probe_listener(settings) as listener:
         async with (
             probes(settings, listener),
             opened(
                 settings,
-                go_on_waiting=lambda: not stop.is_set(),
+                go_on_waiting=lambda: not stop.is_set() and not drain.is_set(),
                 usual_limits=BACKGROUND_LIMITS,
             ),
         ):
-            await _work_with_database(settings, policy, stop)
+            await _work_with_database(settings, policy, stop, drain)
 
 
 async def _work_with_database(
-    settings: Settings, policy: EgressPolicy, stop: asyncio.Event
+    settings: Settings, policy: EgressPolicy, stop: asyncio.Event, drain: asyncio.Event
 ) -> None:
     """Lower the priority of this worker process and run its scheduler until `stop` is set."""
     os.nice(WORKER_NICENESS)  # not before: a server that we start must not inherit it
@@ -166,7 +177,15 @@ async def _work_with_database(
     freeze_startup_objects()
     print_message("Running jobs from the queue.")
     self_check()
-    await SitemapScheduler(settings, policy).run_until(stop)
+    scheduler = SitemapScheduler(settings, policy)
+
+    async def stop_when_drained() -> None:
+        await drain.wait()
+        await scheduler.drain()
+        stop.set()
+
+    async with background_task(stop_when_drained()):
+        await scheduler.run_until(stop)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from siteatlas.cli.scan.output import EntryFilter, unfetched_children
 from siteatlas.cli.terminal.context import current
 from siteatlas.cli.terminal.errors import advice_for, print_error_with_advice
-from siteatlas.cli.terminal.lines import ProblemLines, ShownProblem, meaning_of
+from siteatlas.cli.terminal.lines import ProblemLines, ShownProblem, plain_meaning
 from siteatlas.cli.terminal.output import STATUS_STYLES, counted, percent, print_message
 from siteatlas.errors import AddressError, DnsError, EgressDenied, SiteatlasError
-from siteatlas.net.address import WebAddress, parse_site
-from siteatlas.net.egress import WEB_PORTS, EgressPolicy, Refusal, read_ip
+from siteatlas.net.address import parse_site
+from siteatlas.net.egress import EgressPolicy, read_ip
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.report import ScanReport
 from siteatlas.text import clean_text
 
@@ -33,7 +34,9 @@ def print_summary(report: ScanReport, dated: int, seconds: float) -> None:
     print_message("")
     read = len(report.sitemaps) - unread
     _print_summary_value("sitemaps", f"{read:,} read" + (f", {unread:,} not" if unread else ""))
-    _print_summary_value("URLs", f"{report.url_count:,}")
+    repeated = sum(one.count for one in report.problems if one.code == ProblemCode.DUPLICATE_URL)
+    once = f", {repeated:,} of them repeated within a sitemap" if repeated else ""
+    _print_summary_value("URLs", f"{report.url_count:,}{once}")
     if report.url_count:
         _print_summary_value("lastmod", f"{percent(dated / report.url_count)} of the URLs have one")
     _print_summary_value("problems", problem_words(report))
@@ -89,7 +92,7 @@ def _fault_lines(report: ScanReport) -> Iterator[str]:
     for problem in report.problems:
         where = f" in {problem.url}" if problem.url else ""
         what = f": {problem.detail}" if problem.detail else ""
-        meaning = meaning_of(problem.code)
+        meaning = plain_meaning(problem.code)
         yield f"{problem.code} ({problem.count:,}){where}{what}: {meaning}"
     for sitemap in report.sitemaps:
         if sitemap.error_code:
@@ -167,7 +170,10 @@ def print_scan_error(
     message = error.message
     advice = advice_for(error)
     if type(error) is EgressDenied:
-        message, advice = _refusal_words(error, parse_site(typed), policy)
+        why, entry = policy.explain(error, parse_site(typed))
+        message = f"{message.removesuffix('.')}: {why}"
+        own = "If this is your own site, allow it: --allow"
+        advice = f"{own} {shlex.quote(entry)}" if entry else None
     if may_be_file and _means_neither(error, typed):
         message = message.removesuffix(".") + ", and there is no file of this name here."
     print_error_with_advice(error, f"{shown_site(typed)}: {message}", advice)
@@ -186,37 +192,3 @@ def _means_neither(error: SiteatlasError, typed: str) -> bool:
         unusual = isinstance(error, DnsError) or "." not in address.host
         return unusual and not address.port_given and read_ip(address.host) is None
     return type(error) is AddressError
-
-
-def _refusal_words(
-    error: EgressDenied, address: WebAddress, policy: EgressPolicy
-) -> tuple[str, str | None]:
-    """Why an address is refused, and how to open it; no advice for one that never opens."""
-    refusal = policy.refusal(address)
-    why = error.message
-    if error.message == EgressDenied().message:
-        why = f"{error.message.removesuffix('.')}: {_refusal_reason(refusal, address)}"
-    # Names that lead nowhere, in a private network as little as in public.
-    dead = address.host.rpartition(".")[2] in {"alt", "invalid", "onion"}
-    if policy.is_own(address) or dead or refusal in {Refusal.NEVER_OPENS, Refusal.OURS}:
-        return why, None
-    return why, f"If this is your own site, allow it: --allow {address.host_port}"
-
-
-def _refusal_reason(refusal: Refusal | None, address: WebAddress) -> str:
-    match refusal:
-        case Refusal.PORT:
-            ports = ", ".join(map(str, sorted(WEB_PORTS)))
-            return f"port {address.port} is not one of the web ports {ports}."
-        case Refusal.RESERVED_NAME if "." not in address.host:
-            return "a name without a dot is not public."
-        case Refusal.RESERVED_NAME:
-            return f"names ending in .{address.host.rpartition('.')[2]} are not public."
-        case Refusal.PRIVATE_ADDRESS:
-            return "it is not a public address."
-        case Refusal.NEVER_OPENS:
-            return "it cannot be allowed by any setting."
-        case Refusal.OURS:
-            return "it is the address of this service."
-        case None:
-            return "its DNS records or a redirect lead to an address that is not public."

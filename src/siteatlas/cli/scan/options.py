@@ -128,8 +128,8 @@ SitemapsSinceOption = Annotated[
 AllowOption = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="HOST:PORT",
-        help="Allow connections to this host and port, even if the address is private. Repeatable.",
+        metavar="HOST[:PORT]",
+        help="Allow this host, even if it is private; without PORT, on 80 and 443. Repeatable.",
     ),
 ]
 UserAgentOption = Annotated[
@@ -234,8 +234,8 @@ def scan_analyzer(
 def _request_headers(lines: list[str], policy: EgressPolicy) -> dict[str, str]:
     with _naming_option("--header"):
         headers = read_header_lines(lines)
-    if headers and not policy.rules:
-        raise ConfigurationError("Headers are sent only to hosts given with --allow.")
+    if headers and all(rule.by_wildcard for rule in policy.rules):
+        raise ConfigurationError("Headers are sent only to hosts named with --allow.")
     return headers
 
 
@@ -250,5 +250,5 @@ def _scan_politeness(settings: Settings, rate: float | None) -> Politeness:
 def _naming_option(option: str) -> Iterator[None]:
     try:
         yield
-    except ConfigurationError as error:
+    except (ConfigurationError, InputError) as error:
         raise ConfigurationError(f"{option}: {error.message}") from error

@@ -32,7 +32,7 @@ from siteatlas.cli.scan.output import (
     ScanEncoders,
     SiteEncoder,
 )
-from siteatlas.cli.terminal.options import MAX_LINE_CHARS, STDIN, site_in_line
+from siteatlas.cli.terminal.options import MAX_LINE_CHARS, STDIN
 from siteatlas.cli.terminal.output import is_terminal, print_message
 from siteatlas.errors import (
     InputError,
@@ -49,6 +49,7 @@ from siteatlas.scanner.crawl.readers import ReaderPool, RemoteReaders
 from siteatlas.scanner.events import EntriesRead, ProblemSeen, ScanEvent
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.report import ReportBuilder
+from siteatlas.text import site_in_line
 
 MAX_CONCURRENT_SCANS = 4
 Result = TypeVar("Result")

@@ -53,7 +53,7 @@ ADVICE: dict[type[SiteatlasError], str] = {
     DatabaseUnavailable: "Check DATABASE_URL, or unset it to use the embedded server.",
     EmbeddedServerUnavailable: "Try again; its log is in postgres/log in the data directory.",
     DomainNotFound: "List the known sites: siteatlas domains list",
-    EgressDenied: "If this is your own site, allow it with SITEATLAS_EGRESS_ALLOW=HOST:PORT",
+    EgressDenied: "If this is your own site, allow it with SITEATLAS_EGRESS_ALLOW=HOST[:PORT]",
     JobActive: "Find it: siteatlas jobs list --status processing",
     KeyNotFound: "List the keys: siteatlas keys list",
     JobNotFound: "List the newest jobs: siteatlas jobs list",
@@ -69,6 +69,36 @@ log = get_logger(NOTICES)
 def run(work: Coroutine[object, object, Result]) -> Result:
     """Run the asynchronous part of a command to its end."""
     return asyncio.run(work)
+
+
+def run_until_signal(work: Coroutine[object, object, Result]) -> Result:
+    """Like `run`, but a signal cancels the work, which then leaves nothing unfinished behind.
+
+    If it waits for a pipe, where nothing can be cancelled, the alarm ends the process.
+    """
+    received: list[int] = []
+
+    async def cancellable() -> Result:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+
+        def stop(number: int, _frame: object) -> None:
+            received.append(number)
+            signal.alarm(10)
+            loop.call_soon_threadsafe(task.cancel)
+
+        earlier = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
+        try:
+            return await work
+        finally:
+            for number, handler in earlier.items():
+                signal.signal(number, handler)
+
+    try:
+        return asyncio.run(cancellable())
+    except asyncio.CancelledError:
+        print_message("Stopped by a signal.")
+        sys.exit(SIGNAL_EXIT + next(iter(received), signal.SIGTERM))
 
 
 def exit_with(error: Exception) -> NoReturn:
@@ -208,9 +238,11 @@ def stop_on_signals(
     stop: Callable[[], None],
     clean_up: Callable[[], None] = lambda: None,
     announce: Callable[[str], None] = print_message,
+    drain: Callable[[], None] | None = None,
 ) -> Iterator[None]:
     """Call `stop` on the first signal; exit immediately on the second, or if stopping hangs.
 
+    `drain` is called on SIGUSR1: the process then ends by itself when its jobs have ended.
     `clean_up` runs before an immediate exit, at any point: it must not wait for a lock.
     `announce` receives the message for the user.
     """
@@ -230,15 +262,28 @@ def stop_on_signals(
             signal.signal(any_number, leave_clean)
         loop.call_later(LAST_RESORT_SECONDS, leave_clean, number)
         stop()
-        # The reader of stderr may be gone; that must not prevent the shutdown.
+        tell("Shutting down; press Ctrl-C again to quit immediately.")
+
+    def finish(drain: Callable[[], None]) -> None:
+        """Handle SIGUSR1; the signals that stop the process still do."""
+        drain()
+        tell("Finishing the running jobs; no new ones are taken.")
+
+    def tell(words: str) -> None:
+        """Announce; the reader of stderr may be gone, which must not prevent the shutdown."""
         with suppress(OSError, ValueError):
-            announce("Shutting down; press Ctrl-C again to quit immediately.")
+            announce(words)
 
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, receive, number)
+    if drain is not None:
+        loop.add_signal_handler(signal.SIGUSR1, finish, drain)
     try:
         yield
     finally:
+        if drain is not None:
+            loop.remove_signal_handler(signal.SIGUSR1)
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
             signal.signal(number, earlier[number] or signal.SIG_DFL)

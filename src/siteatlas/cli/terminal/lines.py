@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from siteatlas.cli.terminal.output import cell_text, counted
 from siteatlas.cli.terminal.tables import relative_time, shorten_middle
-from siteatlas.errors import error_classes
 from siteatlas.scanner.events import ProblemSample
-from siteatlas.scanner.problem_codes import meaning_of_problem
+from siteatlas.scanner.problem_codes import meaning_of
 
 if TYPE_CHECKING:
     # `siteatlas scan` prints problems with this module, and runs without the database.
@@ -149,6 +148,8 @@ def _event_details(event: ChangeView, data: dict[str, Any]) -> Iterator[str]:
         yield from _held_details(data)
     elif event.kind == "robots_changed":
         yield from _robots_details(event.domain, data)
+    elif code := data.get("error_code"):
+        yield f"{code}: {plain_meaning(code)}"
     elif values := _simple_values(data):
         yield values
 
@@ -219,7 +220,7 @@ class ProblemLines:
         """The lines of the next problem."""
         if problem.code != self._code:
             self._code = problem.code
-            yield from self._wrapped(f"{problem.code}: {meaning_of(problem.code)}")
+            yield from self._wrapped(f"{problem.code}: {plain_meaning(problem.code)}")
         remark = f", {problem.remark}" if problem.remark else ""
         where = problem.where or "the scan as a whole"
         yield self._fit_to_terminal(f"  {problem.count:,} in ", where, remark)
@@ -242,15 +243,10 @@ class ProblemLines:
         return before + middle + after
 
 
-def meaning_of(code: str) -> str:
+def plain_meaning(code: str) -> str:
     """What a code of a problem or an error means, in a few words."""
-    meaning = meaning_of_problem(code)
-    if meaning is not None:
-        return meaning.replace("`", "").replace("[extras](extras.md)", "extras")
-    for error in error_classes():
-        if error.code == code:
-            return str(error().message)
-    return "not known to this version"
+    meaning = meaning_of(code) or "not known to this version"
+    return meaning.replace("`", "").replace("[extras](extras.md)", "extras")
 
 
 def _sample_words(sample: ProblemSample) -> str:

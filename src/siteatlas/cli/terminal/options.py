@@ -99,10 +99,3 @@ def complete_choice(*known: Iterable[str]) -> Callable[[str], list[str]]:
         return [word for word in words if word.startswith(incomplete.lower())]
 
     return complete
-
-
-def site_in_line(line: bytes) -> str | None:
-    """The site that a line of a list on stdin names; None for a blank line or a comment."""
-    text = line.decode("utf-8", "replace").removeprefix("\ufeff")
-    text = text.partition(" #")[0].strip()
-    return text if text and not text.startswith("#") else None

@@ -410,9 +410,8 @@ class Cluster:
         for name in self._log_sizes():
             said += self._read_log_since(logged.get(name, 0), self.path.name, "log", name)
         waiting_for = "Waiting for the processes of a killed PostgreSQL to end"
-        if "pre-existing shared memory block" not in said or not deadline.wait(
-            waiting_for, seconds=0.1
-        ):
+        is_held_up = "pre-existing shared memory block" in said or _was_killed(said)
+        if not is_held_up or not deadline.wait(waiting_for, seconds=0.1):
             raise self._failure(said)
 
     def _log_sizes(self) -> dict[str, int]:
@@ -439,6 +438,12 @@ class Cluster:
             f"The embedded PostgreSQL cannot be started: {reason} "
             "Set DATABASE_URL to use another PostgreSQL server."
         )
+
+
+def _was_killed(said: str) -> bool:
+    """Whether a server that ended had begun to start or to recover, and gave no reason itself."""
+    own = re.sub(r"FATAL:  (?:the database system is|terminating) .*", "", said)
+    return "LOG:  " in own and not re.search(r"FATAL|PANIC|ERROR|could not", own)
 
 
 def _settings(socket_dir: Path) -> str:

@@ -1,6 +1,7 @@
 """The tables: sites and what they list, scans and the feed, jobs and users, access."""
 
 from siteatlas.storage.models.access import (
+    BACKED_UP,
     ApiKey,
     AuditEvent,
     BrowserSession,
@@ -20,6 +21,7 @@ from siteatlas.storage.models.jobs import (
     BatchItem,
     Job,
     JobAttempt,
+    JobRequest,
     JobStatus,
     User,
     Worker,
@@ -43,6 +45,7 @@ from siteatlas.storage.models.sites import (
     DomainProblem,
     LastScanStatus,
     RobotsFile,
+    SiteHeaders,
     Sitemap,
     SitemapLink,
     SitemapStatus,
@@ -50,6 +53,7 @@ from siteatlas.storage.models.sites import (
 )
 
 __all__ = [
+    "BACKED_UP",
     "LOCAL_USER_ID",
     "SITEMAP_JOB",
     "SYSTEM_USER_ID",
@@ -70,6 +74,7 @@ __all__ = [
     "FeedHead",
     "Job",
     "JobAttempt",
+    "JobRequest",
     "JobStatus",
     "LastScanStatus",
     "MessageType",
@@ -79,6 +84,7 @@ __all__ = [
     "Scan",
     "ScanScope",
     "ScanState",
+    "SiteHeaders",
     "Sitemap",
     "SitemapLink",
     "SitemapScan",

@@ -71,6 +71,9 @@ class RateLimit(Base):
     paid_off_at: Mapped[datetime]
 
 
+BACKED_UP = "db backup ended"
+
+
 class AuditEvent(Base):
     """Who did what, from where, with what result. Never updated; no secrets.
 
@@ -78,7 +81,14 @@ class AuditEvent(Base):
     """
 
     __tablename__ = "audit_events"
-    __table_args__ = (Index("ix_audit_events_created_at", "created_at"),)
+    __table_args__ = (
+        Index("ix_audit_events_created_at", "created_at"),
+        Index(
+            "ix_audit_events_backed_up",
+            "created_at",
+            postgresql_where=text(f"action = '{BACKED_UP}'"),
+        ),
+    )
 
     id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
     created_at: Mapped[CreatedAt]

@@ -43,7 +43,6 @@ class Job(Base):
 
     `fence` grows with every claim and never goes back; together with `id` it is the right to
     write. `attempt` may be refunded. `alone`: no other job runs in its process.
-    `shared`: another user than `created_by` submitted the same site meanwhile.
     `lease_until` has no index, so that heartbeats stay HOT.
     Other programs may keep jobs in the same table: only rows of the type `SITEMAP_JOB` are ever
     claimed, counted or pruned here. `dedup_key` is unique over the active jobs of all types.
@@ -94,7 +93,6 @@ class Job(Base):
     run_at: Mapped[datetime] = mapped_column(server_default=func.now())
     domain_id: Mapped[UUID | None] = mapped_column(ForeignKey("domains.id", ondelete="SET NULL"))
     created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id"))
-    shared: Mapped[bool] = mapped_column(server_default=text("false"))
     dedup_key: Mapped[str | None]
     progress: Mapped[float] = mapped_column(Double, server_default=text("0"))
     result_data: Mapped[dict[str, Any] | None]
@@ -141,6 +139,16 @@ class AttemptOutcome(StrEnum):
     SNOOZED = "snoozed"
     RESCUED = "rescued"
     CANCELLED = "cancelled"
+
+
+class JobRequest(Base):
+    """Another user than `created_by` who wants a job; a cancellation ends it with the last one."""
+
+    __tablename__ = "job_requests"
+
+    job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id"), primary_key=True)
+    created_at: Mapped[CreatedAt]
 
 
 class JobAttempt(Base):
@@ -218,13 +226,14 @@ class User(Base):
 class Worker(Base):
     """One process. No other table points here, so that a dead worker can always be forgotten.
 
-    One that shut down gracefully has no slots.
+    One that shut down gracefully has no slots. `boot_id` differs after each start of the machine.
     """
 
     __tablename__ = "workers"
 
     id: Mapped[str] = mapped_column(primary_key=True)
     hostname: Mapped[str]
+    boot_id: Mapped[str | None]
     pid: Mapped[int] = mapped_column(Integer)
     version: Mapped[str]
     slots: Mapped[int] = mapped_column(Integer)

@@ -23,7 +23,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, REAL
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column, synonym
 
 from siteatlas.storage.models.base import Base, CreatedAt, TextEnum, one_of
 
@@ -73,6 +73,7 @@ class Domain(Base):
     scan_interval_hours: Mapped[float | None] = mapped_column(Double)
     next_scan_at: Mapped[datetime | None]
     max_pages: Mapped[int | None]
+    max_urls = synonym("max_pages")
     last_scan_at: Mapped[datetime | None]
     last_scan_status: Mapped[LastScanStatus | None] = mapped_column(TextEnum(LastScanStatus))
     last_error_code: Mapped[str | None]
@@ -89,6 +90,20 @@ class Domain(Base):
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[CreatedAt]
     deleted_at: Mapped[datetime | None]
+
+
+class SiteHeaders(Base):
+    """Request headers that scans of a site send to one origin; they may hold a secret."""
+
+    __tablename__ = "site_headers"
+
+    domain_id: Mapped[UUID] = mapped_column(
+        ForeignKey("domains.id", ondelete="CASCADE"), primary_key=True
+    )
+    origin: Mapped[str]
+    headers: Mapped[dict[str, str]] = mapped_column(JSONB())
+    created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id"))
+    created_at: Mapped[CreatedAt]
 
 
 class SitemapStatus(StrEnum):

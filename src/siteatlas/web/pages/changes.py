@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import attrgetter
 from typing import Annotated, Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -17,7 +19,7 @@ from siteatlas.web.charts import change_bars_of
 from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.templating import next_href, render
 
-ROWS = 50
+ROWS = 100
 DAYS = 30
 EVENT_KINDS = (
     FeedEventKind.ROBOTS_CHANGED,
@@ -74,6 +76,7 @@ async def publications(
     filters = kept | ({"kinds": ",".join(asked)} if asked else {})
     return {
         "page": page,
+        "groups": [(key, [*items]) for key, items in groupby(page.items, attrgetter("quiet"))],
         "kinds": KINDS,
         "chosen": asked,
         "searched": MAX_SCANS,

@@ -6,6 +6,7 @@ Each tab is the same page with another value of `tab`, so that every view has an
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -13,19 +14,27 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from siteatlas.access.identity import CurrentIdentity, Identity, owner_check, require_owner
-from siteatlas.access.limits import READ, SCAN, CurrentLimits, QueueTurn
+from siteatlas.access.identity import CurrentIdentity, Identity, require_owner
+from siteatlas.access.limits import FILTERED, READ, SCAN, CurrentLimits, QueueTurn
 from siteatlas.catalog.domains import (
     DomainView,
     change_domain,
-    find_domain,
     find_domain_view,
+    find_site_headers,
     list_candidates,
+    lock_domain,
+    set_site_headers,
 )
 from siteatlas.catalog.paging import Page
-from siteatlas.catalog.problems import ProblemFilter, list_problems
+from siteatlas.catalog.problems import ProblemFilter, count_repeated_urls, list_problems
 from siteatlas.catalog.robots import list_robots_files
-from siteatlas.catalog.scans import list_scans, recent_scans, urls_over_time
+from siteatlas.catalog.scans import (
+    find_partial_scan,
+    list_scans,
+    list_unread_documents,
+    recent_scans,
+    urls_over_time,
+)
 from siteatlas.catalog.sitemaps import TreeNode, tree_children, tree_roots
 from siteatlas.catalog.url_lists import (
     ListingState,
@@ -35,11 +44,12 @@ from siteatlas.catalog.url_lists import (
     domain_sections,
     list_domain_urls,
 )
-from siteatlas.errors import DomainNotFound
 from siteatlas.net.address import parse_site
+from siteatlas.net.gate import OriginHeaders, read_header_lines
 from siteatlas.queue.operator_actions import remove_domain_and_jobs
 from siteatlas.queue.submission import submit_site
 from siteatlas.settings import MAX_INTERVAL_HOURS, MAX_PAGES, MIN_INTERVAL_HOURS
+from siteatlas.storage.models import LastScanStatus
 from siteatlas.storage.session import AsyncSession, get_session, retry_when_busy
 from siteatlas.web.charts import NamedValue
 from siteatlas.web.context import Context, Form, ReadSession, Services, read_form
@@ -66,7 +76,7 @@ DomainName = Annotated[str, Path(max_length=2048)]
 Cursor = Annotated[str | None, Query(max_length=2048)]
 
 
-@router.get("/domains/{domain}", dependencies=[READ], response_class=HTMLResponse)
+@router.get("/domains/{domain}", dependencies=[READ, FILTERED], response_class=HTMLResponse)
 async def show_domain(
     request: Request, session: ReadSession, domain: DomainName, tab: str = "summary"
 ) -> HTMLResponse:
@@ -89,8 +99,24 @@ async def _summary(session: AsyncSession, site: DomainView, _request: Request) -
         "strip": [scan_mark(point) for point in recent],
         "last": recent[-1] if recent else None,
         "candidates": candidates.items,
-        "explanation": explain(site.last_error_code),
+        "repeated": await count_repeated_urls(session, site.id),
         "days": SUMMARY_DAYS,
+        **await _trouble(session, site),
+    }
+
+
+async def _trouble(session: AsyncSession, site: DomainView) -> dict[str, Any]:
+    """Why the last scan failed or is partial: the documents, then the reasons that name none."""
+    failed = site.last_scan_status is LastScanStatus.FAILED
+    partial = None
+    if site.last_scan_status is LastScanStatus.PARTIAL:
+        partial = await find_partial_scan(session, site.id)
+    unread = await list_unread_documents(session, partial.id) if partial else []
+    others = {*(partial.reasons if partial else ())} - {one.error_code for one in unread}
+    return {
+        "explanation": explain(site.last_error_code) if failed else None,
+        "unread": unread,
+        "reasons": [explain(code) for code in sorted(others)],
     }
 
 
@@ -160,6 +186,7 @@ async def _problems(session: AsyncSession, site: DomainView, request: Request) -
     return {
         "page": page,
         "explained": explained,
+        **await _trouble(session, site),
         "next_href": _next_href(site, {"tab": "problems"}, page.next_cursor),
     }
 
@@ -176,8 +203,9 @@ async def _robots(session: AsyncSession, site: DomainView, request: Request) -> 
     return {"page": page, "next_href": _next_href(site, {"tab": "robots"}, page.next_cursor)}
 
 
-async def _settings(_session: AsyncSession, _site: DomainView, request: Request) -> dict[str, Any]:
-    return {"saved": "saved" in request.query_params, "fault": ""}
+async def _settings(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
+    headers = await find_site_headers(session, site.id)
+    return {"saved": "saved" in request.query_params, "fault": "", "headers": headers}
 
 
 CONTENTS: dict[str, Callable[[AsyncSession, DomainView, Request], Awaitable[dict[str, Any]]]] = {
@@ -211,9 +239,7 @@ async def scan_domain_now(
 async def _scan(name: str, context: Services, identity: Identity, turn: QueueTurn) -> int:
     async with get_session() as session, session.begin():
         await turn.reserve(session)
-        found = await find_domain(session, name)
-        if found is None:
-            raise DomainNotFound
+        found = await lock_domain(session, name)
         job = await submit_site(
             session,
             parse_site(found.base_url),
@@ -245,18 +271,29 @@ def _changed_settings(form: Form) -> dict[str, Any]:
         "scan_interval_hours": form.number(
             "interval", "The interval", least=MIN_INTERVAL_HOURS, most=MAX_INTERVAL_HOURS
         ),
-        "max_pages": form.whole_number("max_pages", "The maximum number of URLs", most=MAX_PAGES),
+        "max_pages": form.whole_number("max_urls", "The maximum number of URLs", most=MAX_PAGES),
     }
 
 
 @retry_when_busy
 async def _change(name: str, changes: dict[str, Any], identity: Identity) -> None:
     async with get_session() as session, session.begin():
-        found = await find_domain(session, name, lock=True)
-        if found is None:
-            raise DomainNotFound
-        require_owner(identity, found.created_by)
+        found = await lock_domain(session, name, partial(require_owner, identity))
         await change_domain(session, found, **changes)
+
+
+@router.post("/domains/{domain}/headers", dependencies=[SCAN])
+async def save_site_headers(
+    request: Request, identity: CurrentIdentity, domain: DomainName
+) -> Response:
+    """Replace the request headers of a site, or remove them with an empty field."""
+    name, form = parse_site(domain).domain, await read_form(request)
+    headers = read_header_lines(form.value("headers").splitlines())
+    async with get_session() as session, session.begin():
+        found = await lock_domain(session, name, partial(require_owner, identity))
+        given = OriginHeaders(form.value("origin"), headers)
+        await set_site_headers(session, found, given, identity.user_id)
+    return redirect(f"/domains/{name}?tab=settings&saved=1")
 
 
 @router.post("/domains/{domain}/remove", dependencies=[SCAN])
@@ -269,4 +306,4 @@ async def remove_domain_page(identity: CurrentIdentity, domain: DomainName) -> R
 @retry_when_busy
 async def _remove(name: str, identity: Identity) -> None:
     async with get_session() as session, session.begin():
-        await remove_domain_and_jobs(session, name, owner_check(identity))
+        await remove_domain_and_jobs(session, name, identity.limited_to_user)

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from siteatlas.access.identity import CurrentIdentity, Identity, owner_check, require_owner
-from siteatlas.access.limits import READ, SCAN
+from siteatlas.access.identity import CurrentIdentity, Identity, require_owner
+from siteatlas.access.limits import FILTERED, READ, SCAN
 from siteatlas.catalog.domains import DomainState, change_domain, find_domain, list_domains
 from siteatlas.catalog.scans import ScanPoint, recent_scans
 from siteatlas.errors import AddressError, DomainNotFound, InputError
@@ -61,7 +61,7 @@ FILTERS = {
 }
 
 
-@router.get("/domains", dependencies=[READ], response_class=HTMLResponse)
+@router.get("/domains", dependencies=[READ, FILTERED], response_class=HTMLResponse)
 async def show_domains(
     request: Request,
     session: ReadSession,
@@ -94,6 +94,7 @@ async def show_domains(
         last={key: points[-1] for key, points in history.items() if points},
         filters=FILTERS,
         state=state,
+        shows_reason=wanted in {DomainState.ATTENTION, DomainState.FAILING},
         q=q,
         changed=changed,
         left=left,
@@ -139,7 +140,7 @@ async def act_on_domains(request: Request, context: Context, identity: CurrentId
 async def _act(name: str, action: str, identity: Identity) -> None:
     async with get_session() as session, session.begin():
         if action == "remove":
-            await remove_domain_and_jobs(session, name, owner_check(identity))
+            await remove_domain_and_jobs(session, name, identity.limited_to_user)
             return
         if action not in {"pause", "resume"}:
             raise InputError("Choose what to do with the selected sites.")

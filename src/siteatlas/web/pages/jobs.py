@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 from urllib.parse import urlencode
+from uuid import UUID
 
 from fastapi import APIRouter, BackgroundTasks, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
@@ -19,7 +20,7 @@ from siteatlas.access.identity import (
 from siteatlas.access.limits import READ, SCAN, AccessLimits, CurrentLimits, QueueTurn
 from siteatlas.catalog.domains import find_domain, list_candidates
 from siteatlas.catalog.scans import find_scan_of_job, list_scan_documents
-from siteatlas.errors import AddressError, InputError, SiteatlasError
+from siteatlas.errors import AddressError, InputError, NotOwner, SiteatlasError
 from siteatlas.net.address import WebAddress
 from siteatlas.net.egress import EgressPolicy, parse_allowed_site
 from siteatlas.processor.processing import recount_site
@@ -29,6 +30,7 @@ from siteatlas.queue.views import JobView, find_job, list_attempts, list_jobs
 from siteatlas.settings import MAX_PAGES
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import get_session, retry_when_busy
+from siteatlas.text import site_in_line
 from siteatlas.web.context import (
     Context,
     Form,
@@ -50,7 +52,7 @@ STATUSES = {
     JobStatus.CANCELLED.value: "Cancelled",
 }
 RETRY = "retry"
-ACTIONS = {"cancel": cancel, RETRY: retry}
+ACTIONS = ("cancel", RETRY)
 PHASES = ("waiting", "reading", "comparing", "done")
 
 router = APIRouter(include_in_schema=False)
@@ -169,7 +171,7 @@ async def act_on_matching_jobs(
         raise InputError("Choose a status first: the action applies to all jobs that have it.")
     async with get_session() as session, session.begin():
         page = await list_jobs(session, status=status, domain=domain or None, limit=MAX_MATCHING)
-    own = [job for job in page.items if is_own(identity, job.created_by, job.shared)]
+    own = [job for job in page.items if is_own(identity, *_owners(job, action))]
 
     async def act(job: JobView) -> None:
         number, is_cancelled = await _act_in_turn(str(job.id), action, identity, limits)
@@ -207,11 +209,18 @@ async def _act(ident: str, action: str, identity: Identity, turn: QueueTurn) -> 
         raise InputError("A job can be cancelled or retried.")
     async with get_session() as session, session.begin():
         job = await find_job(session, ident)
-        require_owner(identity, job.created_by, job.shared)
+        require_owner(identity, *_owners(job, action))
         if action == RETRY:
             await turn.reserve(session, owner=job.created_by)
-        outcome = await ACTIONS[action](session, job.id)
-        return job.id, outcome == JobStatus.CANCELLED
+            await retry(session, job.id)
+            return job.id, False
+        status = await cancel(session, job.id, identity.limited_to_user)
+        return job.id, status == JobStatus.CANCELLED
+
+
+def _owners(job: JobView, action: str) -> Sequence[UUID]:
+    """Who may act on a job: anyone may withdraw a request, but a retry counts for the owner."""
+    return [job.created_by] if action == RETRY else job.users
 
 
 MAX_SITES = 1_000
@@ -222,53 +231,65 @@ LARGER_FORMS = {"/scan": 256 * 1024}
 @router.get("/scan", dependencies=[READ], response_class=HTMLResponse)
 async def show_scan_form(request: Request) -> HTMLResponse:
     """The form without anything entered."""
-    return render(request, "scan.html", value="", fault="")
+    return render(request, "scan.html")
 
 
 @router.post("/scan", dependencies=[SCAN])
 async def submit_scan_form(
     request: Request, context: Context, identity: CurrentIdentity, limits: CurrentLimits
 ) -> Response:
-    """Queue a scan of each site, then show its job, or the list of jobs if there are several."""
-    form = await read_form(request)
+    """Queue a scan of each site, then show its job, or the list of jobs if there are several.
+
+    Lines that cannot be used stay in the form, with their reasons.
+    """
+    form, numbers, refused = await read_form(request), list[int](), dict[str, SiteatlasError]()
     try:
-        addresses = _addresses(form, context.policy)
+        max_pages = form.whole_number("max_urls", "The maximum number of URLs", most=MAX_PAGES)
+        usable = _usable(form, context.policy, refused)
         async with limits.queue_room.turn(identity) as turn:
-            await turn.require(len(addresses))
-            numbers = [
-                await _submit(address, form, context, identity, turn)
-                async for address in turn.each(addresses)
-            ]
+            await turn.require(len(usable))
+            async for line in turn.each(usable):
+                try:
+                    number = await _submit(usable[line], form, max_pages, context, identity, turn)
+                    numbers.append(number)
+                except NotOwner as error:
+                    refused[line] = error
     except SiteatlasError as error:
         value = form.value("sites")
         return render(
             request, "scan.html", status_code=error.http_status, value=value, fault=error.message
         )
     context.wake_consumer()
+    if refused:
+        status = 200 if numbers else next(iter(refused.values())).http_status
+        values = {"value": "\n".join(refused), "refused": refused, "queued": len(numbers)}
+        return render(request, "scan.html", status_code=status, **values)
     return redirect(f"/jobs/{numbers[0]}" if len(numbers) == 1 else "/jobs")
 
 
-def _addresses(form: Form, policy: EgressPolicy) -> list[WebAddress]:
-    """The sites that were entered; an error names the line that cannot be used."""
-    lines = list(dict.fromkeys(form.value("sites").split()))
+def _usable(
+    form: Form, policy: EgressPolicy, refused: dict[str, SiteatlasError]
+) -> dict[str, WebAddress]:
+    """The addresses of the lines that name a site; the other lines are added to `refused`."""
+    lines = list(dict.fromkeys(filter(None, map(site_in_line, form.value("sites").splitlines()))))
     if not lines:
         raise InputError("Enter a host or the address of a sitemap.")
     if len(lines) > MAX_SITES:
         raise InputError(f"At most {MAX_SITES:,} sites can be submitted at a time.")
-    return [_address(line, policy) for line in lines]
-
-
-def _address(line: str, policy: EgressPolicy) -> WebAddress:
-    try:
-        return parse_allowed_site(line, policy)
-    except AddressError as error:
-        raise InputError(f"{line}: {error.message}") from error
+    usable = {}
+    for line in lines:
+        try:
+            usable[line] = parse_allowed_site(line, policy)
+        except AddressError as error:
+            refused[line] = error
+    return usable
 
 
 @retry_when_busy
 async def _submit(
     address: WebAddress,
     form: Form,
+    max_pages: int | None,
     context: Services,
     identity: Identity,
     turn: QueueTurn,
@@ -281,7 +302,7 @@ async def _submit(
             session,
             address,
             created_by=identity.user_id,
-            max_pages=form.whole_number("max_pages", "The maximum number of URLs", most=MAX_PAGES),
+            max_pages=max_pages,
             watch=form.is_checked("watch"),
             interval_hours=context.settings.scan_interval_hours,
             max_attempts=context.settings.max_attempts,

@@ -162,15 +162,16 @@ async def _create(wanted: KeyRequest) -> KeyText:
 
 @router.post("/keys/{key_id}/revoke", dependencies=[ADMIN])
 async def revoke_key_on_page(
+    identity: CurrentIdentity,
     key_id: Annotated[str, Path(max_length=64, pattern="^[a-z0-9]+$")],
 ) -> Response:
     """Revoke a key and end its browser sessions."""
-    await _revoke(key_id)
+    await _revoke(key_id, identity.key_id)
     log.info("key_revoked", key_id=key_id)
     return redirect("/keys")
 
 
 @retry_when_busy
-async def _revoke(key_id: str) -> None:
+async def _revoke(key_id: str, by_key: str | None) -> None:
     async with get_session() as session, session.begin():
-        await revoke(session, key_id)
+        await revoke(session, key_id, by_key=by_key)

@@ -12,7 +12,7 @@ import orjson
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse
 
-from siteatlas.access.limits import READ
+from siteatlas.access.limits import FILTERED, READ
 from siteatlas.catalog.change_feed import FIELDS, ChangeView
 from siteatlas.catalog.domains import find_domain_view
 from siteatlas.catalog.paging import Page
@@ -87,7 +87,7 @@ def _shown(state: dict[str, Any], name: str) -> str:
     return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
 
 
-@router.get("/sitemaps/{sitemap_id}", dependencies=[READ], response_class=HTMLResponse)
+@router.get("/sitemaps/{sitemap_id}", dependencies=[READ, FILTERED], response_class=HTMLResponse)
 async def show_sitemap(
     request: Request,
     session: ReadSession,
@@ -130,6 +130,7 @@ async def show_children(
     total: Annotated[int, Query(ge=0, le=2**53)] = 0,
 ) -> HTMLResponse:
     """The children of an index as a part of the tree; `total` is the number of URLs of the site."""
+    await find_sitemap(session, sitemap_id)
     page = await tree_children(session, sitemap_id)
     trends = await url_trends(session, [page])
     return render(

@@ -126,6 +126,7 @@ def test_no_file_of_the_cluster_leads_root_elsewhere(copied_dir: Path, secret: P
 @only_root
 def test_the_reason_of_a_failed_start_comes_from_no_linked_log(copied_dir: Path, tmp_dir: Path):
     cluster = Cluster(copied_dir, lambda _: None)
+    cluster._start_log.write_text("")
     logs = tmp_dir / "logs"
     logs.mkdir(mode=0o700)
     (logs / "a.log").write_text("secret")

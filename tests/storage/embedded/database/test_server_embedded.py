@@ -180,6 +180,23 @@ async def test_a_killed_server_is_recovered_with_a_word_and_without_loss(data_di
     server.release()
 
 
+def test_a_server_that_is_killed_again_while_it_recovers_is_waited_for(data_dir, monkeypatch):
+    monkeypatch.setattr(deadline, "MESSAGE_INTERVAL_SECONDS", 0.001)
+    killed: list[int] = []
+
+    def kill_while_it_recovers(_words: str) -> None:
+        found = Postmaster.of(data_dir / "postgres")
+        has_begun = (data_dir / "postgres.log").stat().st_size > 0
+        if len(killed) < 2 and has_begun and found and found.lives:
+            killed.append(kill_server(data_dir))
+
+    with silent_server(data_dir):
+        kill_server(data_dir)
+        with EmbeddedServer(data_dir, announce=kill_while_it_recovers):
+            assert is_running(data_dir)
+    assert killed
+
+
 def test_release_is_quiet_when_the_server_has_died(data_dir):
     server = silent_server(data_dir)
     server.acquire()

@@ -1,0 +1,72 @@
+"""The list of jobs counts what it shows, and the form to scan sites keeps lines it cannot use."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.fixtures.application import BASE_URL
+from tests.fixtures.database import transaction
+from tests.fixtures.records import add_job
+from tests.fixtures.web_pages import WebPage
+
+pytestmark = pytest.mark.usefixtures("database")
+
+COUNTS = "//nav[@aria-label='Status']//span[@class='count']/text()"
+
+
+async def add_jobs(count: int, status: str = "completed") -> None:
+    async with transaction() as session:
+        for _ in range(count):
+            await add_job(session, status=status)
+
+
+async def test_the_chips_count_the_jobs_that_have_just_ended(client: httpx.AsyncClient):
+    await add_jobs(1)
+    assert WebPage(await client.get("/jobs")).find(COUNTS) == ["0", "0", "1", "0", "0"]
+    await add_jobs(4)
+    await add_jobs(2, "failed")
+    page = WebPage(await client.get("/jobs"))
+    assert page.find(COUNTS) == ["0", "0", "5", "2", "0"]
+    assert len(page.find("//tbody/tr")) == 7
+
+
+async def test_the_jobs_of_one_site_have_no_counts_of_all_sites(client: httpx.AsyncClient):
+    await add_jobs(1)
+    assert WebPage(await client.get("/jobs?domain=example.com")).find(COUNTS) == []
+
+
+async def test_the_number_on_the_button_is_updated_with_the_rows(client: httpx.AsyncClient):
+    await add_jobs(3, "failed")
+    page = WebPage(await client.get("/jobs?status=failed"))
+    assert "Retry all 3 failed jobs" in page.words("//div[@id='job-rows']//form")
+
+
+async def post_sites(client: httpx.AsyncClient, *lines: str) -> httpx.Response:
+    return await client.post(
+        "/scan", data={"sites": "\r\n".join(lines)}, headers={"Origin": BASE_URL}
+    )
+
+
+async def test_good_lines_are_queued_and_bad_ones_stay_with_their_reasons(
+    client: httpx.AsyncClient,
+):
+    answer = await post_sites(
+        client, "a.example", "not a site", "# ours", "", "http://10.0.0.1/", "b.example"
+    )
+    page = WebPage(answer)
+    assert answer.status_code == 200
+    assert "2 scans queued." in page.words()
+    field, fault = page.words("//main//textarea"), page.words("//div[@class='fault']")
+    assert field.split("\n") == ["not a site", "http://10.0.0.1/"]
+    assert "not a site This is not a valid site address." in fault
+    assert "http://10.0.0.1/ Connections to this address are not allowed." in fault
+    jobs = WebPage(await client.get("/jobs")).words("//tbody")
+    assert "a.example" in jobs
+    assert "b.example" in jobs
+
+
+async def test_a_list_without_a_good_line_is_refused(client: httpx.AsyncClient):
+    answer = await post_sites(client, "not a site")
+    assert answer.status_code == 422
+    assert "queued" not in WebPage(answer).words()
