@@ -11,10 +11,6 @@ SOURCE_FOLDERS = ("src", "bench", "docs", "scripts", "tests")
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 # CONTRIBUTING.md says about 900: nobody divides a file because of its last few lines.
 MAX_LINES = 950
-# Modules that may be longer, with the reason.
-LONGER = {
-    "siteatlas.processor.entries": "the digests of entries are in it as long as they exist",
-}
 FEW_LINES = 5
 
 
@@ -29,7 +25,7 @@ def too_long(sources: dict[str, str]) -> list[str]:
     return [
         f"{name} has {lines} lines, at most {MAX_LINES} are allowed: it tells more than one story"
         for name, lines in lengths.items()
-        if lines > MAX_LINES and name not in LONGER
+        if lines > MAX_LINES
     ]
 
 
@@ -59,7 +55,6 @@ def test_a_file_is_named_after_what_it_holds(sources: dict[str, str]):
 
 def test_a_file_tells_one_story(sources: dict[str, str]):
     assert too_long(sources) == []
-    assert set(LONGER) <= set(sources)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from siteatlas.catalog.write_batch import WriteBatch
 from siteatlas.processor.comparison import Comparison, Fingerprints, add_set_aside
 from siteatlas.processor.documents import ScannedDocument
 from siteatlas.processor.entries import EntryMemory, MemoryBudget, StoredEntries
-from siteatlas.scanner.events import DiscoveryMethod, EntryColumns
+from siteatlas.scanner.events import DiscoveryMethod, EntriesRead, EntryColumns
 
 URL = "https://a.example/page"
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -56,7 +56,7 @@ def compared(
     )
     batch = WriteBatch()
     for part in listed:
-        Comparison().classify(subject, part, batch)
+        Comparison().record(subject, EntriesRead(subject.url, part), batch)
     add_set_aside(subject, batch)
     return batch, subject
 

@@ -38,7 +38,6 @@ COLUMNS = (
     "extras",
     "fingerprint",
     "lastmod_text",
-    "entry_digest",
 )
 LINE_BREAK = "\n"
 KEYS_PER_STATEMENT = 10_000
@@ -49,7 +48,6 @@ POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 # The date of an entry without one: before all others.
 NO_DATE = -(1 << 63)
-NO_DIGEST = 0
 COPY_SECONDS = 30
 # A living worker gives up its COPY before that, and sends parameters at once.
 STALLED_SECONDS = COPY_SECONDS + 10
@@ -57,7 +55,7 @@ NULL = b"\xff\xff\xff\xff"
 
 
 class UrlRow(NamedTuple):
-    """One row of `sitemap_urls`; `extras` is a JSON text, `entry_digest` is 0 if there is none."""
+    """One row of `sitemap_urls`; `extras` is a JSON text."""
 
     url_hash: int
     url: str
@@ -67,7 +65,6 @@ class UrlRow(NamedTuple):
     extras: str | None
     fingerprint: int
     lastmod_text: str | None
-    entry_digest: int
 
     @property
     def order(self) -> tuple[datetime, int]:
@@ -89,7 +86,6 @@ class UrlColumns(NamedTuple):
     extras: list[str | None]
     fingerprint: list[int]
     lastmod_text: list[str | None]
-    entry_digest: list[int]
     dates: list[int]
 
     @classmethod
@@ -128,7 +124,6 @@ class UrlRows:
     extras: list[str | None] = field(default_factory=list)
     fingerprint: list[int] = field(default_factory=list)
     lastmod_text: list[str | None] = field(default_factory=list)
-    entry_digest: list[int] = field(default_factory=list)
     dates: list[int] = field(default_factory=list)
     size: int = 0
     contested: bool = False
@@ -168,7 +163,6 @@ class UrlRows:
             "p_extras": _join_column(self.extras),
             "p_fingerprint": self.fingerprint,
             "p_lastmod_text": self.lastmod_text,
-            "p_entry_digest": self.entry_digest,
         }
 
 
@@ -282,13 +276,12 @@ def _encoded_chunk(
 ) -> bytes:
     """Some of the rows. Column by column, because it runs for every new URL."""
     urls = list(map(str.encode, rows.url[some]))
-    parts = [b""] * (5 * len(urls))
+    parts = [b""] * (4 * len(urls))
     heads = islice(starts, len(urls))
-    parts[0::5] = map(_row_head, heads, rows.url_hash[some], map(len, urls))
-    parts[1::5] = urls
-    parts[2::5] = _copy_numbers(rows.dates[some] or date_numbers(rows.lastmod[some]), NO_DATE)
-    parts[3::5] = _copy_endings(rows, some, endings)
-    parts[4::5] = _copy_numbers(rows.entry_digest[some], NO_DIGEST)
+    parts[0::4] = map(_row_head, heads, rows.url_hash[some], map(len, urls))
+    parts[1::4] = urls
+    parts[2::4] = _copy_dates(rows.dates[some] or date_numbers(rows.lastmod[some]))
+    parts[3::4] = _copy_endings(rows, some, endings)
     return b"".join(parts)
 
 
@@ -297,10 +290,10 @@ def _starts(runs: Iterable[tuple[UUID, int]]) -> Iterator[bytes]:
         yield from repeat(_row_start(len(COLUMNS), 16, sitemap_id.bytes, 8), count)
 
 
-def _copy_numbers(numbers: list[int], none: int) -> list[bytes]:
-    if none in numbers:
-        return [NULL if number == none else _bigint(8, number) for number in numbers]
-    return list(map(_bigint, repeat(8), numbers))
+def _copy_dates(dates: list[int]) -> list[bytes]:
+    if NO_DATE in dates:
+        return [NULL if date == NO_DATE else _bigint(8, date) for date in dates]
+    return list(map(_bigint, repeat(8), dates))
 
 
 def _copy_endings(rows: UrlRows, some: slice, plain: PlainEndings) -> list[bytes]:
@@ -322,7 +315,7 @@ def _copy_endings(rows: UrlRows, some: slice, plain: PlainEndings) -> list[bytes
 
 
 class PlainEndings(dict[tuple[str | None, float | None, int], bytes]):
-    """What comes between `lastmod` and digest in a row without extras and text of its date.
+    """What comes behind `lastmod` in a row without extras and text of its date.
 
     Few combinations of frequency, priority and fingerprint occur, so each is encoded once.
     """

@@ -27,7 +27,6 @@ from sqlalchemy import (
     Text,
     Update,
     Uuid,
-    and_,
     bindparam,
     case,
     cast,
@@ -44,7 +43,7 @@ from sqlalchemy.sql.elements import Grouping
 from sqlalchemy.sql.selectable import Subquery
 from xxhash import xxh3_64_intdigest
 
-from siteatlas.catalog.url_copy import COLUMNS, LINE_BREAK, NO_DIGEST, UrlRows, copy_urls
+from siteatlas.catalog.url_copy import COLUMNS, LINE_BREAK, UrlRows, copy_urls
 from siteatlas.hash_arrays import SIGN_BIT, TWO_TO_64, hash_ranges, signed64
 from siteatlas.storage.models import Base
 from siteatlas.storage.schema import SITEMAP_URLS, SITEMAPS, table_of
@@ -126,7 +125,6 @@ def unnested_rows() -> Subquery:
         "extras": text_column_parameter("extras"),
         "fingerprint": array_column_parameter("fingerprint", BigInteger()),
         "lastmod_text": array_column_parameter("lastmod_text", Text()),
-        "entry_digest": array_column_parameter("entry_digest", BigInteger()),
     }
     rows = func.unnest(*columns.values()).table_valued(*columns, name="listed").render_derived()
     place = cast(rows.c.place, Integer)
@@ -140,7 +138,6 @@ def unnested_rows() -> Subquery:
         cast(rows.c.extras, JSONB).label("extras"),
         rows.c.fingerprint,
         rows.c.lastmod_text,
-        func.nullif(rows.c.entry_digest, literal(0)).label("entry_digest"),
         place.label("place"),
     ).subquery("rows")
 
@@ -185,8 +182,7 @@ _update_urls = _update_urls_statement()
 class LoadedEntries(NamedTuple):
     """Stored entries of a document, column by column.
 
-    `dates` are those of `date_numbers`; `texts` is None if no date has one. `digests` are 0 for
-    entries that are not listed, and empty unless they were asked for.
+    `dates` are those of `date_numbers`; `texts` is None if no date has one.
     """
 
     hashes: array[int]
@@ -194,18 +190,15 @@ class LoadedEntries(NamedTuple):
     dates: array[int]
     texts: list[str | None] | None
     flags: bytes
-    digests: array[int] = array("q")
 
 
-async def load_entries(
-    session: AsyncSession, sitemap_id: UUID, *, with_digests: bool = False
-) -> LoadedEntries:
+async def load_entries(session: AsyncSession, sitemap_id: UUID) -> LoadedEntries:
     """What is stored of the entries of a document, about in the order in which they were listed.
 
     Rows are stored in that order and moved only by changes.
     """
     rows = _stored_entries(sitemap_id).order_by(literal_column("sitemap_urls.ctid"))
-    return await _load_columns(session, rows, with_digests=with_digests)
+    return await _load_columns(session, rows)
 
 
 async def load_some_entries(
@@ -220,7 +213,6 @@ async def load_some_entries(
 
 def _stored_entries(sitemap_id: UUID) -> Select[Any]:
     urls = SITEMAP_URLS.c
-    is_listed = and_(urls.removed_at.is_(None), urls.missing_scan_id.is_(None))
     flags = case(
         (urls.removed_at.is_not(None), bytes([IS_REMOVED])),
         (urls.missing_scan_id.is_not(None), bytes([IS_MISSING])),
@@ -235,33 +227,21 @@ def _stored_entries(sitemap_id: UUID) -> Select[Any]:
         ).label("date"),
         urls.lastmod_text.label("text"),
         flags.label("flags"),
-        func.int8send(
-            case((is_listed, func.coalesce(urls.entry_digest, NO_DIGEST)), else_=NO_DIGEST),
-            type_=LargeBinary(),
-        ).label("digest"),
     ).where(urls.sitemap_id == sitemap_id)
 
 
-async def _load_columns(
-    session: AsyncSession, rows: Select[Any], *, with_digests: bool = False
-) -> LoadedEntries:
+async def _load_columns(session: AsyncSession, rows: Select[Any]) -> LoadedEntries:
     """Each column as one value: neither the driver nor Python makes an object of each number."""
     entries = rows.subquery("entries").c
-    names = ["hash", "fingerprint", "date", "flags", *(["digest"] if with_digests else [])]
     columns = [
         func.string_agg(entries[name], cast(b"", LargeBinary()), type_=LargeBinary())
-        for name in names
+        for name in ("hash", "fingerprint", "date", "flags")
     ]
     texts = case((func.count(entries.text) > 0, func.array_agg(entries.text, type_=ARRAY(Text()))))
     *found, texts_found = (await session.execute(select(*columns, texts))).one()
-    hashes, fingerprints, dates, flags, *digests = (column or b"" for column in found)
+    hashes, fingerprints, dates, flags = (column or b"" for column in found)
     return LoadedEntries(
-        _numbers(hashes),
-        _numbers(fingerprints),
-        _numbers(dates),
-        texts_found,
-        flags,
-        *map(_numbers, digests),
+        _numbers(hashes), _numbers(fingerprints), _numbers(dates), texts_found, flags
     )
 
 

@@ -34,7 +34,6 @@ from siteatlas.scanner.events import (
     DocumentOutcome,
     EntriesRead,
     EntryColumns,
-    RecognizedEntries,
     UnchangedBy,
 )
 from siteatlas.scanner.problem_codes import ProblemCode
@@ -48,18 +47,11 @@ class Comparison:
         self._fingerprints = Fingerprints()
 
     def record(self, document: ScannedDocument, event: EntriesRead, batch: WriteBatch) -> None:
-        """Record the entries of an event, recognized ones first."""
-        if event.recognized:
-            note_recognized(document, event.recognized)
-        if event.columns.urls:
-            self.classify(document, event.columns, batch)
-
-    def classify(self, document: ScannedDocument, columns: EntryColumns, batch: WriteBatch) -> None:
-        """Add the entries of a document that must be written to the batch.
+        """Add the entries of an event that must be written to the batch.
 
         Those that the document lists repeatedly are counted in its tally.
         """
-        all_columns = self._columns_to_store(columns)
+        all_columns = self._columns_to_store(event.columns)
         listed = ListedValues(
             all_columns.url_hash,
             all_columns.fingerprint,
@@ -95,23 +87,8 @@ class Comparison:
             extras,
             prints,
             stored_texts(columns.lastmods, columns.listed_lastmods()),
-            columns.all_digests(),
             date_numbers(columns.lastmods),
         )
-
-
-def note_recognized(document: ScannedDocument, recognized: RecognizedEntries) -> None:
-    """Record the entries of a document that are listed as they are stored."""
-    assert document.memory is not None
-    picked = document.memory.pick_recognized(recognized.positions)
-    document.breakdown = document.breakdown or UrlBreakdown()
-    document.breakdown.add(recognized.urls, picked.dates, picked.repeated)
-    for index in picked.repeated:
-        document.note_repeated(recognized.urls[index])
-    for key in picked.settled:
-        if document.set_aside:
-            document.set_aside.pop(key, None)
-    document.must_read_again = document.must_read_again or picked.replaced
 
 
 def _add_repeated(

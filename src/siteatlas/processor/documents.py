@@ -2,8 +2,7 @@
 
 `DocumentRegistry` finds the document of a URL; of those that wait or have been read it keeps only
 the ids. `OpenDocuments` are those that are being read, with what is stored of their entries: it is
-loaded in the background once a document is opened, or before that if the document was read
-earlier, so that the scanner can recognize the entries that have not changed.
+loaded in the background once a document is opened.
 `build_scan_memory` tells the scanner what is stored, so that it may send conditional requests.
 """
 
@@ -33,7 +32,7 @@ from siteatlas.catalog.sitemaps import (
 )
 from siteatlas.catalog.url_copy import UrlRow
 from siteatlas.catalog.urls import load_entries, load_some_entries, url_hash
-from siteatlas.errors import DatabaseError, UrlLimitReached
+from siteatlas.errors import UrlLimitReached
 from siteatlas.hash_arrays import index_of
 from siteatlas.net.gate import OriginHeaders
 from siteatlas.processor.entries import (
@@ -53,7 +52,7 @@ from siteatlas.scanner.events import (
     UnchangedBy,
     Validators,
 )
-from siteatlas.scanner.options import KnownDocument, KnownEntries, ScanMemory
+from siteatlas.scanner.options import KnownDocument, ScanMemory
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import Tally
 from siteatlas.storage.models import SitemapScanState, SitemapStatus
@@ -93,8 +92,7 @@ class ScannedDocument:
     while it is read, as is `breakdown`. `tally` holds the problems that show only in comparison.
     `set_aside` are entries that wait for a later listing of their URL, `child_ids` the ids of what
     an index lists, 16 bytes each. These are None if there is nothing, since thousands of documents
-    may wait. `preloaded`: the memory was loaded before the document was opened.
-    `must_read_again`: the next scan reads all of its entries, whether they have changed or not.
+    may wait.
     """
 
     id: UUID
@@ -114,8 +112,6 @@ class ScannedDocument:
     closed: DocumentClosed | None = None
     read_count: int = 0
     redirected: bool = False
-    preloaded: bool = False
-    must_read_again: bool = False
 
     @property
     def is_idle(self) -> bool:
@@ -172,7 +168,7 @@ class ScannedDocument:
             event.outcome is DocumentOutcome.COMPLETE
             or event.unchanged_by is UnchangedBy.CONTENT_HASH
         )
-        if has_content and not self.must_read_again:
+        if has_content:
             self.changes |= {
                 "etag": unaltered(event.validators.etag, MAX_VALIDATOR_CHARS),
                 "last_modified": unaltered(event.validators.last_modified, MAX_VALIDATOR_CHARS),
@@ -209,7 +205,6 @@ class ScannedDocument:
     def forget(self) -> None:
         """Drop what is only needed while the document is read."""
         self.set_aside = self.child_ids = self.breakdown = None
-        self.preloaded = False
         if self.memory is not None:
             self.memory.release()
             self.memory = None
@@ -455,49 +450,20 @@ def short_id(document_id: UUID) -> int:
 
 
 class OpenDocuments:
-    """The open documents of one scan by id; the scanner calls `load` and `forget`."""
+    """The open documents of one scan by id."""
 
-    def __init__(self, documents: DocumentRegistry, budget: MemoryBudget) -> None:
-        self._documents = documents
+    def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self._open: dict[UUID, ScannedDocument] = {}
 
-    async def load(self, url: str) -> KnownEntries | None:
-        """Load the stored entries of a document before it is opened; None if all must be read.
-
-        After a fault of the database they are loaded again by `open`, where the fault is raised.
-        """
-        document = self._documents.find(url)
-        if document is None or document.fresh or document.id in self._open:
-            return None
-        self._open[document.id] = document
-        document.start_loading(load_document(document, self._budget, with_digests=True))
-        try:
-            await document.wait_loaded()
-        except DatabaseError:
-            await document.abandon()
-            return None
-        document.preloaded = True
-        assert document.memory is not None
-        return document.memory.known_entries
-
-    async def forget(self, url: str) -> None:
-        """Drop what was loaded of a document that turned out to be no sitemap."""
-        document = self._documents.find(url)
-        if document is not None and document.preloaded:
-            self._open.pop(document.id, None)
-            await document.abandon()
-
     async def open(self, document: ScannedDocument) -> None:
-        """Note that a document is read, and start to load its entries unless that was done.
+        """Note that a document is read, and start to load its entries.
 
         It may be opened again after a redirect: its memory is returned to the budget before the
         entries are loaded again (decision 0009).
         """
-        if not document.preloaded:
-            await document.abandon()
-            document.start_loading(load_document(document, self._budget))
-        document.preloaded = False
+        await document.abandon()
+        document.start_loading(load_document(document, self._budget))
         self._open[document.id] = document
 
     def get(self, document_id: UUID) -> ScannedDocument | None:
@@ -512,13 +478,10 @@ class OpenDocuments:
             await document.abandon()
 
 
-async def load_document(
-    document: ScannedDocument, budget: MemoryBudget, *, with_digests: bool = False
-) -> None:
+async def load_document(document: ScannedDocument, budget: MemoryBudget) -> None:
     """Load what is stored of a document that is about to be read.
 
-    The entries at once while the budget allows it, otherwise in chunks (decision 0009), which have
-    no digests.
+    The entries at once while the budget allows it, otherwise in chunks (decision 0009).
     """
     if document.fresh:
         document.memory = EntryMemory(budget)
@@ -528,8 +491,7 @@ async def load_document(
     async with get_job_session() as session, session.begin():
         document.last_read = await load_last_read(session, document.id)
         if not in_parts:
-            page = await load_entries(session, document.id, with_digests=with_digests)
-            stored.extend(page)
+            stored.extend(await load_entries(session, document.id))
     if in_parts:
         await _load_in_parts(document.id, stored)
     last = document.last_read

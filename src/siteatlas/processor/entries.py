@@ -12,17 +12,17 @@ from array import array
 from bisect import bisect_left, bisect_right
 from calendar import monthrange
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
-from itertools import compress, count, pairwise
-from operator import eq, ne
+from itertools import compress, count
+from operator import ne
 from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
-from siteatlas.catalog.url_copy import MICROSECOND, NO_DATE, NO_DIGEST, POSTGRES_EPOCH
+from siteatlas.catalog.url_copy import MICROSECOND, NO_DATE, POSTGRES_EPOCH
 from siteatlas.catalog.urls import IS_MISSING, IS_REMOVED, LoadedEntries
 from siteatlas.hash_arrays import HashArrays, index_of, signed64
 
@@ -43,8 +43,6 @@ WITH_SEEN = bytes(flags | SEEN for flags in range(256))
 MIN_ENTRIES = 5_000
 # Entries of a document that wait for a later listing of the same URL.
 MAX_SET_ASIDE = 1_000
-# How many positions before and after recognized entries are searched for changed ones.
-ADJACENT = 8
 # The database may store some pages of entries in another order than they were listed in.
 NEARBY = 2_000
 # How many URLs of a document are searched for among all entries before an index is made: the
@@ -88,21 +86,6 @@ class Picked:
     set_aside: list[int] = field(default_factory=list)
     settled: list[int] = field(default_factory=list)
     repeated: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class RecognizedPick:
-    """The result of recording recognized entries; `dates` are the dates stored for them.
-
-    `repeated` are the indexes of those that repeat a URL. `settled` are the hashes of URLs whose
-    earlier listing was set aside and no longer counts. `replaced`: for one of them, another listing
-    has already taken the place of what is stored, although the stored one may be the latest.
-    """
-
-    dates: list[int]
-    repeated: list[int] = field(default_factory=list)
-    settled: list[int] = field(default_factory=list)
-    replaced: bool = False
 
 
 class EntryMemory:
@@ -181,42 +164,6 @@ class EntryMemory:
         after = len(self._seen) + (len(self._more) if self._more else 0)
         self._hold((after - before) * each)
         return picked
-
-    @property
-    def known_entries(self) -> StoredDigests | None:
-        """The digests of the stored entries, if unchanged ones may be recognized by them.
-
-        Not while the dates are in doubt: then each listed date is looked at.
-        """
-        digests = self._stored.digests
-        may_recognize = self._trusted and self.sample is None and digests.any_known
-        return digests if may_recognize else None
-
-    def pick_recognized(self, positions: list[int]) -> RecognizedPick:
-        """Record URLs that are listed as they are stored; tell which of them were listed before."""
-        stored = self._stored
-        dates = _at(stored.dates, positions)
-        self.dated += len(dates) - dates.count(NO_DATE)
-        picked = RecognizedPick(dates)
-        if any(_at(stored.flags, positions)):
-            self._pick_repeated(positions, picked)
-        stored.mark_seen(positions)
-        stored.expect_between(positions)
-        self._seen_stored += len(positions) - len(picked.repeated)
-        return picked
-
-    def _pick_repeated(self, positions: list[int], picked: RecognizedPick) -> None:
-        flags = self._stored.flags
-        for index, position in enumerate(positions):
-            if not flags[position]:
-                continue
-            picked.repeated.append(index)
-            if flags[position] & SET_ASIDE:
-                flags[position] &= ~SET_ASIDE
-                self._set_aside -= 1
-                picked.settled.append(self._stored.hash_at(position))
-            else:
-                picked.replaced = True
 
     def release(self) -> None:
         self._budget.free(self._held)
@@ -382,8 +329,7 @@ class StoredEntries:
     Entries have positions, in the order in which they were loaded. That is the order in which they
     were first listed, unless memory is short, so usually each listed URL is at the position after
     the last one. Rows that have changed since follow one another somewhere else. If many URLs are
-    in neither place, an index is made: a dict, or arrays that take less memory. Entries that have
-    not changed at all are found by their `digests` instead.
+    in neither place, an index is made: a dict, or arrays that take less memory.
     """
 
     def __init__(self, *, in_order: bool = False) -> None:
@@ -392,9 +338,7 @@ class StoredEntries:
         self._next = 0
         self._next_moved = 0
         self._searches = 0
-        self._between: dict[int, int] = {}
         self._hashes = array("q")
-        self.digests = StoredDigests()
         self.fingerprints = array("q")
         self.dates = array("q")
         self.texts: array[int] | None = None
@@ -411,10 +355,9 @@ class StoredEntries:
             is_dict = isinstance(self._index, dict)
             index = 150 if is_dict else SortedIndex.bytes_per_entry
         texts = ITEM_BYTES if self.texts is not None else 0
-        digests = ITEM_BYTES if len(self.digests) else 0
         # Hash, fingerprint, date and flags; arrays grow by a sixteenth.
         values = 3 * ITEM_BYTES + 2
-        return len(self) * (index + values + texts + digests)
+        return len(self) * (index + values + texts)
 
     def extend(self, page: LoadedEntries) -> None:
         """Add entries; if `in_order`, their hashes are greater than all previous ones."""
@@ -423,26 +366,11 @@ class StoredEntries:
         self.fingerprints.extend(page.fingerprints)
         self.dates.extend(page.dates)
         self.flags.extend(page.flags)
-        self.digests.extend(page.digests)
         texts = None if page.texts is None else text_numbers(page.texts)
         if texts is not None and self.texts is None:
             self.texts = array("q", bytes(ITEM_BYTES * first))
         if self.texts is not None:
             self.texts.extend(texts or bytes(len(page.hashes)))
-
-    def expect_between(self, positions: list[int]) -> None:
-        """Note entries that were found by their digests: those in between may have changed."""
-        others = set(range(positions[0] - ADJACENT, positions[0]))
-        for position, following in pairwise(positions):
-            if following != position + 1:
-                gap = following - position if position < following else ADJACENT
-                others.update(range(position + 1, position + min(gap, NEARBY)))
-        others.update(range(positions[-1] + 1, positions[-1] + ADJACENT))
-        self._next = positions[-1] + 1
-        self._between = {self._hashes[n]: n for n in others if 0 <= n < len(self)}
-
-    def hash_at(self, position: int) -> int:
-        return self._hashes[position]
 
     def positions(
         self, hashes: Sequence[int], *, short_of_memory: bool = False
@@ -468,9 +396,7 @@ class StoredEntries:
                 position = self._next_moved
                 self._next_moved += 1
             else:
-                position = self._between.get(key)
-                if position is None:
-                    position = self._find(key, short_of_memory=short_of_memory)
+                position = self._find(key, short_of_memory=short_of_memory)
                 if position is not None:
                     self._next_moved = position + 1
             found.append(position)
@@ -543,98 +469,6 @@ class SortedIndex:
     def get(self, key: int) -> int | None:
         index = index_of(self._hashes, key)
         return None if index is None else self._positions[index]
-
-
-class StoredDigests:
-    """The digests of stored entries by position, each of which is found at most once.
-
-    Rows are loaded in the order in which the database has them. That is the order in which the
-    entries were listed, except for rows that have changed since: those follow one another somewhere
-    else. So there are two places at which the next entry is expected.
-    """
-
-    def __init__(self) -> None:
-        self._digests = array("q")
-        # Positions at which the next entry is expected, first of all at the first of them.
-        self._expected = [0, 0]
-        self._misses = 0
-        self._misses_in_a_row = 0
-
-    def __len__(self) -> int:
-        return len(self._digests)
-
-    @property
-    def any_known(self) -> bool:
-        """Whether any entry can be found."""
-        return any(self._digests)
-
-    def extend(self, digests: Iterable[int]) -> None:
-        """Add the digests of further entries; NO_DIGEST for those that cannot be found."""
-        self._digests.extend(digests)
-
-    def find(self, digests: Sequence[int]) -> list[int | None]:
-        """The positions of entries; None for those that are not stored like this."""
-        # After so many, the document has nothing in common with what is stored.
-        if self._misses_in_a_row > 2_048:
-            return [None] * len(digests)
-        for _ in self._expected:
-            found = self._find_run(digests)
-            if found is not None:
-                return found
-            self._expected.reverse()
-        return [self._find_one(digest) for digest in digests]
-
-    def _find_run(self, digests: Sequence[int]) -> list[int | None] | None:
-        first, end = self._expected[0], self._expected[0] + len(digests)
-        known = self._digests[first:end]
-        if len(known) < len(digests) or known[-1] != digests[-1]:
-            return None
-        same = list(map(eq, known, digests))
-        misses = [index for index, is_same in enumerate(same) if not is_same]
-        # If at most one entry of so many is elsewhere, the others are where they are expected.
-        if len(misses) > len(same) // 8:
-            return None
-        self._digests[first:end] = array("q", bytes(ITEM_BYTES * len(same)))
-        self._expected[0] = end
-        self._misses_in_a_row = 0
-        found: list[int | None] = [*range(first, end)]
-        for index in misses:
-            found[index] = self._find_moved(digests[index])
-        return found
-
-    def _find_one(self, digest: int) -> int | None:
-        for place in range(len(self._expected)):
-            position = self._find_near(digest, place)
-            if position is not None:
-                self._misses_in_a_row = 0
-                return position
-        return self._find_anywhere(digest)
-
-    def _find_moved(self, digest: int) -> int | None:
-        position = self._find_near(digest, 1)
-        return self._find_anywhere(digest) if position is None else position
-
-    def _find_near(self, digest: int, place: int) -> int | None:
-        first = self._expected[place]
-        return self._take(digest, first, first + 64, place)
-
-    def _find_anywhere(self, digest: int) -> int | None:
-        self._misses += 1
-        self._misses_in_a_row += 1
-        # All entries are searched at these misses, since many may have left the document. Not more
-        # often, because an entry that has changed is not found anywhere.
-        if self._misses not in (4, 32, 256):
-            return None
-        return self._take(digest, 0, len(self), 1)
-
-    def _take(self, digest: int, first: int, end: int, place: int) -> int | None:
-        try:
-            position = self._digests.index(digest, first, end)
-        except ValueError:
-            return None
-        self._digests[position] = NO_DIGEST
-        self._expected[place] = position + 1
-        return position
 
 
 def text_numbers(texts: Sequence[str | None]) -> list[int] | None:

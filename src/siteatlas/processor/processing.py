@@ -216,8 +216,7 @@ class Processor:
 
         Return the error if a known site has no sitemap any more: that may be the result.
         """
-        known = await build_scan_memory(scan.known.by_id)
-        memory = known._replace(entries=recorder.open_documents)
+        memory = await build_scan_memory(scan.known.by_id)
         scan.known.forget_rows()
         options = ScanOptions(
             max_urls=claim.max_pages or self._settings.max_urls_per_scan,

@@ -93,7 +93,7 @@ class Recorder:
         self._documents = DocumentRegistry(scan.known.by_id.values())
         self._comparison = Comparison()
         self._batch = WriteBatch()
-        self.open_documents = OpenDocuments(self._documents, budget.documents)
+        self.open_documents = OpenDocuments(budget.documents)
         self._held_bytes = 0
         self._batch_started = time.monotonic()
         self._recording = asyncio.Lock()

@@ -106,8 +106,7 @@ class EntryColumns:
     """URL entries column by column; all lists have the same length.
 
     `lastmod_texts` are the dates as listed, "" if absent or if `lastmods` holds the same
-    information (see `reading/entries.py`). `digests` are those of the text of each entry, 0 for one
-    that must always be read (see `entry_digests.py`). Only these two lists may be empty.
+    information (see `reading/entries.py`). Only this list may be empty.
     """
 
     urls: list[str] = field(default_factory=list)
@@ -116,7 +115,6 @@ class EntryColumns:
     priorities: list[float | None] = field(default_factory=list)
     extras: list[dict[str, Any] | None] = field(default_factory=list)
     lastmod_texts: list[str] = field(default_factory=list)
-    digests: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.urls)
@@ -125,8 +123,6 @@ class EntryColumns:
         """Append the entries of another event of the same document."""
         if more.lastmod_texts or self.lastmod_texts:
             self.lastmod_texts = [*self.listed_lastmods(), *more.listed_lastmods()]
-        if more.digests or self.digests:
-            self.digests = [*self.all_digests(), *more.all_digests()]
         self.urls += more.urls
         self.lastmods += more.lastmods
         self.changefreqs += more.changefreqs
@@ -144,7 +140,6 @@ class EntryColumns:
             self.priorities[:count],
             self.extras[:count],
             self.lastmod_texts[:count],
-            self.digests[:count],
         )
 
     def where(self, mask: Iterable[bool]) -> EntryColumns:
@@ -157,7 +152,6 @@ class EntryColumns:
             list(compress(self.priorities, wanted)),
             list(compress(self.extras, wanted)),
             list(compress(self.lastmod_texts, wanted)),
-            list(compress(self.digests, wanted)),
         )
 
     def rows(self, *more: Iterable[object]) -> Iterator[tuple[Any, ...]]:
@@ -178,32 +172,6 @@ class EntryColumns:
     def listed_lastmods(self) -> list[str]:
         """The lastmod texts of this event as listed, one for each entry."""
         return self.lastmod_texts or [""] * len(self.urls)
-
-    def all_digests(self) -> list[int]:
-        """The digests of this event, one for each entry."""
-        return self.digests or [0] * len(self.urls)
-
-
-@dataclass(slots=True)
-class RecognizedEntries:
-    """Entries whose text is known: their positions among the `KnownEntries`, and their URLs."""
-
-    positions: list[int] = field(default_factory=list)
-    urls: list[str] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.positions)
-
-    def extend(self, more: RecognizedEntries) -> None:
-        """Append further entries of the same document."""
-        self.positions += more.positions
-        self.urls += more.urls
-
-    def head(self, count: int) -> RecognizedEntries:
-        """The first of these entries; the same object if there are no more than `count`."""
-        if count >= len(self):
-            return self
-        return RecognizedEntries(self.positions[:count], self.urls[:count])
 
 
 class EncodedEntries(NamedTuple):
@@ -277,21 +245,18 @@ class DocumentOpened(NamedTuple):
 class EntriesRead(NamedTuple):
     """URL entries of a document, as listed, in document order; a few hundred at a time.
 
-    `recognized` entries stand anywhere between them; they are positions in the `KnownEntries` of
-    the caller. No URL is listed twice in an event that has some. Those that a reader process has
-    `encoded` have no columns; a caller that starts no such processes gets none.
+    Those that a reader process has `encoded` have no columns; a caller that starts no such
+    processes gets none.
     """
 
     url: str
     columns: EntryColumns
-    recognized: RecognizedEntries | None = None
     encoded: EncodedEntries | None = None
 
     @property
     def entry_count(self) -> int:
-        """How many entries there are, read, recognized or encoded."""
-        recognized = len(self.recognized) if self.recognized else 0
-        return len(self.columns) + recognized + (self.encoded.found if self.encoded else 0)
+        """How many entries there are, read or encoded."""
+        return len(self.columns) + (self.encoded.found if self.encoded else 0)
 
 
 class ChildrenFound(NamedTuple):

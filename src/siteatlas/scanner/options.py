@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from fnmatch import translate
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from siteatlas.errors import InputError
 from siteatlas.net.gate import OriginHeaders
@@ -149,29 +149,7 @@ class KnownDocument(NamedTuple):
     type: SitemapType | None = None
 
 
-class KnownEntries(Protocol):
-    """The entries of a document as the caller has stored them, by the digests of their text."""
-
-    def find(self, digests: Sequence[int]) -> list[int | None]:
-        """The position of each entry; None for one that is not known, or that was found before."""
-
-
-class EntryLoader(Protocol):
-    """Loads the known entries of documents, by their final URL."""
-
-    async def load(self, url: str) -> KnownEntries | None:
-        """The known entries of a document that is about to be read; None if all must be read."""
-
-    async def forget(self, url: str) -> None:
-        """Drop what was loaded of a document that is not reported as opened."""
-
-
 class ScanMemory(NamedTuple):
-    """The documents known before the scan, by requested URL and by final URL.
-
-    With a loader of `entries`, entries have digests, and those of a known document that have not
-    changed are recognized instead of read.
-    """
+    """The documents known before the scan, by requested URL and by final URL."""
 
     documents: Mapping[str, KnownDocument] = MappingProxyType({})
-    entries: EntryLoader | None = None

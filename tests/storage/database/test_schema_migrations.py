@@ -282,18 +282,21 @@ async def test_sites_of_the_version_before_have_no_tags(old_database: Database):
     assert tags == [[]] * len(tags) != []
 
 
-async def test_urls_of_the_version_before_have_no_digest_and_are_not_rewritten(
-    old_database: Database,
-):
+async def test_digests_of_entries_are_dropped_and_no_url_is_rewritten(old_database: Database):
+    def set_digests(connection: Connection) -> None:
+        connection.execute(text("UPDATE sitemap_urls SET entry_digest = url_hash"))
+
     def versions(connection: Connection) -> list[Any]:
         columns = text("ctid::text, xmin::text, url_hash FROM sitemap_urls ORDER BY url_hash")
         return list(map(tuple, connection.execute(select(columns))))
 
-    def digests(connection: Connection) -> list[int | None]:
-        return list(connection.scalars(select(SitemapUrl.entry_digest)))
+    def columns(connection: Connection) -> set[str]:
+        return {column["name"] for column in inspect(connection).get_columns("sitemap_urls")}
 
-    await upgrade_schema(old_database.engine, "0014")
+    await upgrade_schema(old_database.engine, "0016")
+    await on(old_database, set_digests)
     before = await on(old_database, versions)
-    await upgrade_schema(old_database.engine)
+    kept = await on(old_database, columns) - {"entry_digest"}
+    await upgrade_schema(old_database.engine, "0017")
     assert await on(old_database, versions) == before != []
-    assert await on(old_database, digests) == [None] * len(before)
+    assert await on(old_database, columns) == kept

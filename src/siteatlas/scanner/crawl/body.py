@@ -96,7 +96,7 @@ class BodyReader:
 
     async def send_entries(self, reading: FetchedDocument) -> None:
         """Emit the entries of the document that were not sent yet."""
-        if reading.unsent_count:
+        if len(reading.unsent):
             await self._emit(reading.take_unsent())
 
     def _task(
@@ -181,27 +181,21 @@ class BodyReader:
             # A reader process has judged these entries; such a scan has no limit.
             reading.entries_sent += encoded.found
             await self._emit(EntriesRead(reading.url, EntryColumns(), encoded=encoded))
-        elif result.entry_count:
+        elif len(result.columns):
             await self._process_entries(reading, result)
 
     async def _process_entries(self, reading: FetchedDocument, result: ReadResult) -> None:
-        found = result.entry_count
-        result.limit_entries(self._budget.admit(found))
-        columns = result.columns
+        found = len(result.columns)
+        columns = result.columns.head(self._budget.admit(found))
         if reading.placement is not None:
             reading.placement.note(columns.urls)
-            reading.placement.note(result.recognized.urls)
         if reading.duplicates is not None:
             reading.duplicates.note_repeated(columns.urls)
-        # Entries that may list a URL again are sent in the order of the document.
-        if result.recognized or reading.unsent_recognized:
-            await self.send_entries(reading)
         reading.unsent.extend(reading.unsent_columns(columns))
-        reading.unsent_recognized.extend(result.recognized)
         # Extras may be large, so entries that have some are sent at once.
-        if reading.unsent_count >= 500 or (columns.extras and columns.extras[-1]):
+        if len(reading.unsent) >= 500 or (columns.extras and columns.extras[-1]):
             await self.send_entries(reading)
-        if result.entry_count < found:
+        if len(columns) < found:
             raise UrlLimitReached
 
 
@@ -233,9 +227,9 @@ def held_bytes() -> HeldBytes:
 class HeldBody:
     """One body: `matches` and `receive` hold it, `chunks` hands it on.
 
-    It is held until its hash shows whether the document is unchanged and, if it is not, until the
-    known entries are loaded. A body that differs, or that no limit has room for, is handed on to be
-    read; no bytes are requested twice. `release` drops it and must always be called.
+    It is held until its hash shows whether the document is unchanged. A body that differs, or that
+    no limit has room for, is handed on to be read; no bytes are requested twice. `release` drops it
+    and must always be called.
 
     A fault while it is received is raised by `chunks`, after the bytes before it.
     """

@@ -28,7 +28,6 @@ from siteatlas.scanner.events import (
     Emit,
     EntriesRead,
     EntryColumns,
-    RecognizedEntries,
     SitemapType,
     UnchangedBy,
     Validators,
@@ -167,7 +166,6 @@ class FetchedDocument(DocumentReading):
     placement: Placement | None = None
     duplicates: DuplicateUrls | None = None
     unsent: EntryColumns = field(default_factory=EntryColumns)
-    unsent_recognized: RecognizedEntries = field(default_factory=RecognizedEntries)
     children_found: int = 0
     children_left_out: bool = False
     claimed_url: str | None = None
@@ -193,11 +191,6 @@ class FetchedDocument(DocumentReading):
         """The address of the document if the request for it was redirected."""
         return self.url if self.url != self.requested_url else None
 
-    @property
-    def unsent_count(self) -> int:
-        """How many entries were found and not sent yet."""
-        return len(self.unsent) + len(self.unsent_recognized)
-
     def begin_again(self) -> None:
         """Prepare to read the document once more: its reader process was lost on the way."""
         self.reader_lost = True
@@ -222,15 +215,15 @@ class FetchedDocument(DocumentReading):
 
     def take_unsent(self) -> EntriesRead:
         """The event of these entries, which count as sent from now on."""
-        event = EntriesRead(self.url, self.unsent, self.unsent_recognized)
-        self.unsent, self.unsent_recognized = EntryColumns(), RecognizedEntries()
+        event = EntriesRead(self.url, self.unsent)
+        self.unsent = EntryColumns()
         self.entries_sent += event.entry_count
         return event
 
     @property
     def has_content(self) -> bool:
         """Whether this visit of the crawl has found entries or children."""
-        return bool(self.entries_sent or self.unsent_count or self.children_found)
+        return bool(self.entries_sent or len(self.unsent) or self.children_found)
 
 
 async def emit_verdict(

@@ -33,12 +33,11 @@ from siteatlas.scanner.events import (
     DocumentRequested,
     Emit,
     ProblemSeen,
-    SitemapType,
     UnchangedBy,
     Validators,
     Verdict,
 )
-from siteatlas.scanner.options import KnownDocument, KnownEntries, ScanMemory
+from siteatlas.scanner.options import KnownDocument, ScanMemory
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.decoding import ContentHash
 from siteatlas.scanner.reading.document import DocumentReader
@@ -160,7 +159,6 @@ class Visitor:
             response.content_encoding,
             response.charset,
             base_url=response.address.url,
-            with_digests=self._known.wants_digests,
         )
         if not await self._claim(reading):
             return VisitResult(None)
@@ -176,12 +174,9 @@ class Visitor:
                 reading.wire_bytes = body.size
                 reading.validators = validators_in(response)
                 return await self._close_unchanged(reading, known, UnchangedBy.CONTENT_HASH)
-            reader.known_entries = await self._known.load_entries(known, body)
             await self._bodies.read(reading, reader, response, body)
         finally:
             body.release()
-            if not reading.is_open:
-                await self._known.forget_entries(response.address.url)
         return await self._close_complete(reading, response)
 
     async def _claim(self, reading: FetchedDocument) -> bool:
@@ -272,13 +267,7 @@ class KnownDocuments:
 
     def __init__(self, memory: ScanMemory, limit: UrlLimit) -> None:
         self._documents = memory.documents
-        self._entries = memory.entries
         self._limit = limit
-
-    @property
-    def wants_digests(self) -> bool:
-        """Whether the caller of the scan stores the digests of entries."""
-        return self._entries is not None
 
     def requested(self, url: str) -> KnownDocument | None:
         """The document that a request for this URL led to."""
@@ -302,31 +291,6 @@ class KnownDocuments:
     def may_be_unchanged(self, known: KnownDocument) -> bool:
         """Whether a document may be taken as it is, without reading it."""
         return self._limit.fits(known.entry_count)
-
-    async def load_entries(
-        self, known: KnownDocument | None, body: HeldBody
-    ) -> KnownEntries | None:
-        """The known entries of a document that is about to be read; None if all must be read.
-
-        Only of a list of pages that was read completely before and does not exceed the limit. The
-        body is received first: what has arrived of it would be lost if the transfer ended
-        meanwhile.
-        """
-        if (
-            self._entries is None
-            or known is None
-            or known.content_hash is None
-            or known.type is not SitemapType.STANDARD
-            or not self.may_be_unchanged(known)
-        ):
-            return None
-        await body.receive()
-        return await self._entries.load(known.url)
-
-    async def forget_entries(self, url: str) -> None:
-        """Drop what was loaded of a document that turned out to be no sitemap."""
-        if self._entries is not None:
-            await self._entries.forget(url)
 
 
 async def has_known_content(body: HeldBody, known: KnownDocument, response: Response) -> bool:

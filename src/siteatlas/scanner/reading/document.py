@@ -21,7 +21,6 @@ from siteatlas.errors import (
     Truncated,
 )
 from siteatlas.scanner.events import SitemapType
-from siteatlas.scanner.options import KnownEntries
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.decoding import (
     CHUNK_BYTES,
@@ -54,9 +53,7 @@ class DocumentReader:
     be read further; results already yielded remain valid. `base_url` is the address of the
     document: relative pages are resolved against it, or skipped if it is not known. Bytes are read
     in blocks of `block_bytes`, or as they come if it is 0: how they arrive must not change what is
-    read, and each block has a fixed cost. `with_digests`: entries have digests if possible, and
-    those of `known_entries`, which may be set before the first chunk, are recognized instead of
-    read.
+    read, and each block has a fixed cost.
     """
 
     def __init__(
@@ -68,11 +65,8 @@ class DocumentReader:
         limits: BodyLimits | None = None,
         max_entries: int = 250_000,
         block_bytes: int = CHUNK_BYTES,
-        with_digests: bool = False,
     ) -> None:
         self.tally = Tally()
-        self.known_entries: KnownEntries | None = None
-        self._with_digests = with_digests
         self.type: SitemapType | None = None
         self.entry_count = 0
         self.child_count = 0
@@ -179,13 +173,7 @@ class DocumentReader:
                 return
             self.type, text, self._head = head.type, head.rest, None
             self._capability = head.capability
-            self._format = reader_for(
-                head,
-                self.tally,
-                self._base_url,
-                with_digests=self._with_digests,
-                known=self.known_entries,
-            )
+            self._format = reader_for(head, self.tally, self._base_url)
         for result in self._format.feed(text, final=final):
             yield self._apply_entry_limit(result)
             if result.error is not None:
@@ -199,13 +187,13 @@ class DocumentReader:
 
     def _apply_entry_limit(self, result: ReadResult) -> ReadResult:
         remaining = self._max_entries - self.entry_count - self.child_count - self.tally.skipped
-        found = result.entry_count + len(result.children)
+        found = len(result.columns) + len(result.children)
         if found > remaining:
             result.error = TooManyEntries()
             remaining = max(remaining, 0)
             result.children = result.children[:remaining]
-            result.limit_entries(remaining)
-        self.entry_count += result.entry_count
+            result.columns = result.columns.head(remaining)
+        self.entry_count += len(result.columns)
         self.child_count += len(result.children)
         if any(result.columns.extras):
             self._news_count += sum("news" in extra for extra in result.columns.extras if extra)

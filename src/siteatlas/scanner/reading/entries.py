@@ -9,7 +9,6 @@ of the document. `lastmod` is also kept as listed where that says more than the 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,6 @@ from siteatlas.scanner.events import (
     EncodedEntries,
     EntryColumns,
     ProblemSample,
-    RecognizedEntries,
 )
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.text import CONTROLS, REPLACEMENT, SURROGATES, truncated
@@ -57,8 +55,7 @@ class RawEntries:
     """Entries as text, column by column; an absent value is the empty string.
 
     `locs_are_plain` promises that every loc is an ordinary URL that needs no further look.
-    `extras` is empty when no entry has any. `digests` is empty if the entries have none.
-    `recognized` entries of the same chunk need not be read; the others are at these `places` of it.
+    `extras` is empty when no entry has any.
     """
 
     locs: Sequence[str] = ()
@@ -67,9 +64,6 @@ class RawEntries:
     priorities: Sequence[str] = ()
     extras: Sequence[Extras | None] = ()
     locs_are_plain: bool = False
-    digests: Sequence[int] = ()
-    recognized: RecognizedEntries | None = None
-    places: Sequence[int] | None = None
 
     def where(self, mask: Sequence[bool]) -> RawEntries:
         """The entries for which the mask is true, in their order."""
@@ -86,44 +80,27 @@ class RawEntries:
 class ReadResult:
     """What was read from one chunk of a document. An `error` ends it after these entries.
 
-    If entries are `recognized`, the others are at these `places` of the chunk. A result of a reader
-    process has only `encoded` entries.
+    A result of a reader process has only `encoded` entries.
     """
 
     columns: EntryColumns = field(default_factory=EntryColumns)
     children: list[ChildLink] = field(default_factory=list)
     error: ScanError | None = None
-    recognized: RecognizedEntries = field(default_factory=RecognizedEntries)
-    places: Sequence[int] = ()
     encoded: EncodedEntries | None = None
-
-    @property
-    def entry_count(self) -> int:
-        """How many entries were read or recognized."""
-        return len(self.columns) + len(self.recognized)
-
-    def limit_entries(self, count: int) -> None:
-        """Keep no more than the first `count` entries."""
-        if count < self.entry_count:
-            read = bisect_left(self.places, count) if self.recognized else count
-            self.columns = self.columns.head(read)
-            self.recognized = self.recognized.head(count - len(self.columns))
 
 
 @dataclass(slots=True)
 class Tally:
     """Problems of one document by code; `skipped` entries are not part of its columns.
 
-    `entries` are those that were read before the current ones. `places` are the indexes of the
-    current ones among the entries of their chunk, None if the chunk has no others. `extras_left` is
-    how many characters of extras the entry being read may still have.
+    `entries` are those that were read before the current ones. `extras_left` is how many characters
+    of extras the entry being read may still have.
     """
 
     problems: Counter[ProblemCode] = field(default_factory=Counter)
     samples: dict[ProblemCode, list[ProblemSample]] = field(default_factory=dict)
     entries: int = 0
     skipped: int = 0
-    places: Sequence[int] | None = None
     extras_left: int = 0
 
     @property
@@ -146,8 +123,6 @@ class Tally:
         """
         self.problems[code] += count
         if (url is not None or value is not None) and self.wants_sample(code):
-            if place is not None and self.places is not None:
-                place = self.places[place]
             entry = None if place is None else self.entries + place + 1
             sample = ProblemSample(
                 None if url is None else truncated(url.strip(), 500),
@@ -188,14 +163,11 @@ def build_columns(raw: RawEntries, tally: Tally, base: str | None = None) -> Ent
 
     `base` is the address of the document; without one, relative URLs cannot be kept.
     """
-    if raw.locs:
-        tally.places = raw.places
-        plain = raw.locs_are_plain and _have_valid_hosts(raw.locs)
-        columns = _read_columns(raw, tally) if plain else _judged_columns(raw, tally, base)
-        tally.places = None
-    else:
-        columns = EntryColumns()
-    tally.entries += len(raw.locs) + (len(raw.recognized) if raw.recognized else 0)
+    if not raw.locs:
+        return EntryColumns()
+    plain = raw.locs_are_plain and _have_valid_hosts(raw.locs)
+    columns = _read_columns(raw, tally) if plain else _judged_columns(raw, tally, base)
+    tally.entries += len(raw.locs)
     return columns
 
 

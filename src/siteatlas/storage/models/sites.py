@@ -207,8 +207,7 @@ class SitemapUrl(Base):
     sitemap. `fingerprint` covers all values listed for the URL. `missing_scan_id` is the first scan
     whose complete read of the document no longer showed the URL; `removed_at` is set once that is
     proved. `lastmod_text` is null where `lastmod` was listed in its usual form; see
-    `restored_text`. `entry_digest` is of the text of the entry from which the values were read,
-    null if that must be read each time.
+    `restored_text`.
     """
 
     __tablename__ = "sitemap_urls"
@@ -244,7 +243,6 @@ class SitemapUrl(Base):
     missing_scan_id: Mapped[int | None]
     removed_at: Mapped[datetime | None]
     lastmod_text: Mapped[str | None]
-    entry_digest: Mapped[int | None]
 
 
 class Candidate(Base):

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol, assert_never
 
 from siteatlas.scanner.events import SitemapType
-from siteatlas.scanner.options import KnownEntries
 from siteatlas.scanner.reading.entries import ReadResult, Tally
-from siteatlas.scanner.reading.formats.entry_digests import EntryDigests
 from siteatlas.scanner.reading.formats.plain import Feed, TextList
 from siteatlas.scanner.reading.formats.urlset import Urlset
 from siteatlas.scanner.reading.head import INDEXES, Head
@@ -27,23 +25,11 @@ class Format(Protocol):
         """The complete entries that this format still buffers, when a document is truncated."""
 
 
-def reader_for(
-    head: Head,
-    tally: Tally,
-    base: str | None = None,
-    *,
-    with_digests: bool = False,
-    known: KnownEntries | None = None,
-) -> Format:
-    """The reader of a document with this head; `base` is the address of the document, if known.
-
-    `with_digests`: its entries have digests if possible, and `known` ones are recognized by them.
-    """
+def reader_for(head: Head, tally: Tally, base: str | None = None) -> Format:
+    """The reader of a document with this head; `base` is the address of the document, if known."""
     match head.type:
         case SitemapType.STANDARD:
-            context = f"{base}\n{head.root_tag}"
-            digests = EntryDigests(context, known) if with_digests else None
-            return Urlset(head.root_tag, tally, base, digests=digests)
+            return Urlset(head.root_tag, tally, base)
         case SitemapType.INDEX:
             return Urlset(
                 head.root_tag, tally, base, fast=False, lists_documents=head.capability in INDEXES

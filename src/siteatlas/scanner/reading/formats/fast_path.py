@@ -25,7 +25,6 @@ from siteatlas.scanner.reading.entries import (
     Extras,
     RawEntries,
 )
-from siteatlas.scanner.reading.formats.entry_digests import EntryDigests
 from siteatlas.scanner.reading.formats.extensions import MAX_VALUE_CHARS
 from siteatlas.scanner.reading.formats.fast_path_items import (
     BETWEEN,
@@ -69,15 +68,12 @@ class FastPath:
         self,
         prefixes: Collection[str] = (),
         read_samples: ReadSamples | None = None,
-        digests: EntryDigests | None = None,
     ) -> None:
         """`prefixes` are those that the root of the document declares.
 
-        `read_samples` is the strict parser for the samples of templates. With `digests`, entries
-        have them, and known ones are recognized instead of read.
+        `read_samples` is the strict parser for the samples of templates.
         """
         self.rest = ""
-        self._digests = digests
         self._extensions = Extensions(prefixes)
         self._whole = WholeEntries(self._extensions)
         self._templates = None if read_samples is None else Templates(read_samples)
@@ -96,28 +92,8 @@ class FastPath:
         if "\r" in chunk:
             # To XML, all line ends are the same.
             chunk = chunk.replace("\r\n", "\n").replace("\r", "\n")
-        entries = self._read(chunk) if self._digests is None else self._recognize(chunk)
-        self.rest = text if entries is None else text[end:]
-        return entries
-
-    def _recognize(self, chunk: str) -> RawEntries | None:
-        """The entries of a chunk with their digests; only those that are not known are read.
-
-        A comment may span several entries, so a chunk with one has no digests.
-        """
-        assert self._digests is not None
-        if has_sections(chunk):
-            return self._read(chunk)
-        examined = self._digests.examine(chunk)
-        if examined.recognized is not None:
-            entries = self._read(examined.unknown_text) if examined.places else RawEntries()
-            if entries is not None and len(entries.locs) == len(examined.places):
-                entries.recognized, entries.places = examined.recognized, examined.places
-                entries.digests = examined.unknown_digests
-                return entries
         entries = self._read(chunk)
-        if entries is not None and len(entries.locs) == len(examined.digests):
-            entries.digests = examined.digests
+        self.rest = text if entries is None else text[end:]
         return entries
 
     def _read(self, chunk: str) -> RawEntries | None:

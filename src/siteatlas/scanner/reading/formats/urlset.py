@@ -35,7 +35,6 @@ from siteatlas.scanner.reading.formats.elements import (
     prefixes_of_root,
     text_of,
 )
-from siteatlas.scanner.reading.formats.entry_digests import EntryDigests, storable_digests
 from siteatlas.scanner.reading.formats.extensions import (
     MAX_EXTRAS_CHARS,
     in_order,
@@ -92,7 +91,7 @@ def _usual_field_numbers(entry_tag: str) -> _FieldNumbers:
 class Urlset:
     """One document: text in, columns and children out. `fast=False` disables the fast path.
 
-    `lists_documents`: its `<url>` elements are children too. `digests` are for the fast path.
+    `lists_documents`: its `<url>` elements are children too.
     """
 
     def __init__(
@@ -103,7 +102,6 @@ class Urlset:
         *,
         fast: bool = True,
         lists_documents: bool = False,
-        digests: EntryDigests | None = None,
     ) -> None:
         self._lists_documents = lists_documents
         self._tally = tally
@@ -112,7 +110,7 @@ class Urlset:
         mended = self._repair.mend(root_tag)
         prefixes = prefixes_of_root(mended) if fast else None
         samples = partial(read_samples, mended)
-        self._fast_path = None if prefixes is None else FastPath(prefixes, samples, digests)
+        self._fast_path = None if prefixes is None else FastPath(prefixes, samples)
         self._root_tag = mended
         self._elements = ElementStream(mended, ENTRIES, tally)
         # The text from a broken entry on, and how many more of them do not end parsing.
@@ -132,7 +130,7 @@ class Urlset:
         if self._fast_path is not None:
             raw = None if final else self._fast_path.feed(text)
             if raw is not None:
-                yield self._build_fast_result(raw)
+                yield ReadResult(build_columns(raw, self._tally, self._base))
                 return
             text = self._fast_path.rest + text if final else self._fast_path.rest
             self._fast_path = None
@@ -163,15 +161,6 @@ class Urlset:
             yield from self._salvage_text(self._salvage, text, final=final)
         if final and (self._is_malformed or (self._salvage and self._salvage.has_found)):
             yield ReadResult(error=XmlMalformed())
-
-    def _build_fast_result(self, raw: RawEntries) -> ReadResult:
-        problems = self._tally.problem_count
-        columns = build_columns(raw, self._tally, self._base)
-        if raw.digests and self._tally.problem_count == problems:
-            columns.digests = storable_digests(raw.digests, raw.extras)
-        if raw.recognized is None:
-            return ReadResult(columns)
-        return ReadResult(columns, recognized=raw.recognized, places=raw.places or ())
 
     def flush(self) -> ReadResult:
         """Nothing: only incomplete entries are buffered."""
