@@ -31,6 +31,9 @@ POOLED_TESTS ?= $(wildcard tests/*/database) tests/web/test_live.py \
 	--ignore=tests/storage/database/test_startup_refusals.py --ignore=tests/storage/database/test_startup_pooler_refusals.py
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
+# Without bytecode, each of the hundreds of processes that the tests start would compile all modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: demo run test test-fast test-pooled test-versions test-wheel faults fuzz mutations reports timings check check-all format docs screenshots bench bench-shapes conformance sbom lock dist clean help
 
