@@ -40,6 +40,7 @@ from siteatlas.errors import (
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.client import Politeness
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.gate import Gate
 from siteatlas.scanner.analyzer import USER_AGENT, SitemapAnalyzer
 from siteatlas.scanner.events import EntriesRead, ScanEvent
 from siteatlas.scanner.options import ChildFilter, ScanOptions
@@ -223,12 +224,15 @@ def _scan_sync_entries(call: ScanCall, builder: ReportBuilder) -> Generator[Entr
     _check_complete(call, builder.report)
 
 
-# All scans of one event loop share their politeness.
+# All scans of one event loop share their connections and their politeness.
+_gate = LoopLocal(Gate)
 _politeness = LoopLocal(Politeness)
 
 
 def _scan_events(call: ScanCall) -> AsyncGenerator[ScanEvent, None]:
-    analyzer = SitemapAnalyzer(call.policy, _politeness.get(), user_agent=call.user_agent)
+    analyzer = SitemapAnalyzer(
+        call.policy, _politeness.get(), user_agent=call.user_agent, gate=_gate.get()
+    )
     return analyzer.scan(call.address, call.options)
 
 

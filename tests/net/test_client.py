@@ -324,7 +324,7 @@ async def test_the_operators_headers_go_to_no_other_host():
     client = Recorder(EgressPolicy(), Politeness(0, 2), user_agent="x", headers={"X-Key": "y"})
     with pytest.raises(HttpProtocolError):
         await ask(client.get(parse_url("https://93.184.215.14/")))
-    assert sent == [{"Accept-Encoding": "gzip"}]
+    assert sent == [{"User-Agent": "x", "Accept": "*/*", "Accept-Encoding": "gzip"}]
 
 
 async def test_the_operators_headers_go_to_his_own_hosts(make_client: MakeClient):

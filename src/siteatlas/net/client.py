@@ -1,4 +1,4 @@
-"""The HTTP client of a scan: manual redirects, limits and retries, behind the egress gate.
+"""The HTTP client of all scans: manual redirects, limits and retries, behind the egress gate.
 
 Owns what is sent and when it is retried. Statuses are returned, errors are raised.
 """
@@ -19,11 +19,12 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from errno import ECONNREFUSED
 from ipaddress import IPv6Address, ip_network
+from typing import Self
 
 import aiohttp
 
@@ -48,13 +49,16 @@ from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.egress import EgressPolicy, read_ip
 from siteatlas.net.gate import (
-    GatedClient,
+    Gate,
     OriginHeaders,
+    PoolKey,
     Proxy,
     Resolver,
     checked_headers,
     choose_connect_target,
     request_options,
+    request_url,
+    time_limits,
 )
 from siteatlas.net.response import (
     LIBRARY_FAULTS,
@@ -83,13 +87,13 @@ OnRedirect = Callable[[WebAddress, WebAddress], None]
 ValidatorsOf = Callable[[WebAddress], tuple[str | None, str | None]]
 
 
-class HttpClient(GatedClient):
-    """Fetches documents for one scan; use it with `async with`.
+class HttpClient:
+    """Fetches documents; use it with `async with`. One for all scans of a process.
 
-    `headers` are sent only to hosts that the policy lists as the operator's own, `site_headers` to
-    their origin alone. `tls` replaces the default trust store. With a `proxy`, all other hosts are
-    requested through it, and it resolves their names. `on_redirect` is called before each redirect
-    and raises a ScanError to prevent it.
+    `for_site` gives a scan its own policy, headers and redirects; what is open, looked up and paced
+    is shared. `headers` are sent only to hosts that the policy lists as the operator's own. `tls`
+    replaces the default trust store. With a `proxy`, all other hosts are requested through it, and
+    it resolves their names. Clients that share a `gate` share connections.
     """
 
     def __init__(
@@ -103,14 +107,60 @@ class HttpClient(GatedClient):
         headers: Mapping[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
         proxy: Proxy | None = None,
+        gate: Gate | None = None,
+        site_headers: OriginHeaders | None = None,
+        on_redirect: OnRedirect | None = None,
     ) -> None:
-        super().__init__(policy, limits, user_agent=user_agent, resolver=resolver, tls=tls)
+        self.user_agent = user_agent
+        self.politeness = politeness
+        self._policy = policy
+        self._limits = limits
+        self._timeout = time_limits(limits)
+        self._tls = tls
         self._proxy = proxy
-        self._politeness = politeness
+        self._gate = gate or Gate(resolver)
+        self._headers = {"User-Agent": user_agent, "Accept": "*/*"}
         self._own_headers = checked_headers(headers or {})
-        self._answering: set[str] = set()
-        self.on_redirect: OnRedirect | None = None
-        self.site_headers: OriginHeaders | None = None
+        self._site_headers = site_headers
+        self._on_redirect = on_redirect
+        self._answering: set[tuple[str, int, bool]] = set()
+
+    def for_site(
+        self,
+        site: WebAddress,
+        *,
+        headers: OriginHeaders | None = None,
+        on_redirect: OnRedirect | None = None,
+    ) -> Self:
+        """This client as a scan of `site` uses it.
+
+        `headers` are sent to their origin alone; `on_redirect` is called before each redirect and
+        raises a ScanError to prevent it.
+        """
+        return type(self)(
+            self._policy.for_site(site),
+            self.politeness,
+            user_agent=self.user_agent,
+            limits=self._limits,
+            headers=self._own_headers,
+            tls=self._tls,
+            proxy=self._proxy,
+            gate=self._gate,
+            site_headers=headers,
+            on_redirect=on_redirect,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._gate.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._gate.__aexit__()
+
+    def close_idle(self) -> None:
+        """Close the connections to the hosts that responded to this client, if nobody uses them."""
+        tls = self._tls or True
+        self._gate.close_idle(PoolKey(*host, tls, policy=self._policy) for host in self._answering)
 
     def check(self, address: WebAddress) -> None:
         """Raise EgressDenied if the address alone shows that it may not be contacted."""
@@ -134,16 +184,18 @@ class HttpClient(GatedClient):
         await fair_loop().yield_to_interactive()
         budget = TimeLimit(self._limits.document)
         chain = [address]
-        async with AsyncExitStack() as exchange:
+        exchange = _Exchange()
+        try:
             while True:
-                validators = validators_of(chain[-1]) if validators_of else (None, None)
-                headers = {"Accept-Encoding": accept_encoding, **_conditions(*validators)}
+                headers = {**self._headers, "Accept-Encoding": accept_encoding}
+                if validators_of is not None:
+                    headers |= _conditions(*validators_of(chain[-1]))
                 raw = await self._open(chain[-1], headers, budget, exchange)
                 target = self._redirect_target(raw, chain)
                 self._require_headers_sent(raw.status, chain[-1], target)
                 if target is None:
                     break
-                await exchange.aclose()
+                exchange.end()
                 chain.append(target)
             yield Response(
                 raw,
@@ -152,47 +204,53 @@ class HttpClient(GatedClient):
                 max_bytes=self._limits.max_bytes if max_bytes is None else max_bytes,
                 budget=budget,
             )
+        finally:
+            exchange.end()
 
     async def _open(
         self,
         address: WebAddress,
-        headers: Mapping[str, str],
+        headers: dict[str, str],
         budget: TimeLimit,
-        exchange: AsyncExitStack,
+        exchange: _Exchange,
     ) -> aiohttp.ClientResponse:
         self._policy.require(address)
         own = self._policy.is_own(address)
-        sent = {**headers, **self._own_headers} if own else headers
-        if self.site_headers is not None and address.origin == self.site_headers.origin:
-            sent = {**sent, **self.site_headers.values}
+        if own:
+            headers |= self._own_headers
+        if self._site_headers is not None and address.origin == self._site_headers.origin:
+            headers |= self._site_headers.values
+        proxy = self._proxy_for(address)
         for attempt in range(1, self._limits.tries + 1):
             last, delay = attempt == self._limits.tries, self._retry_delay(attempt)
-            proxied = self._proxy is not None and not self._policy.is_listed(
-                address.host, address.port
-            )
-            ips = () if own or proxied else await self._look_up(address, budget)
-            slot = self._politeness.slot(
+            ips = () if own or proxy else await self._look_up(address, budget)
+            exchange.slot = self.politeness.slot(
                 address, own, max_retry_after=self._limits.max_retry_after, ips=ips
             )
-            await exchange.enter_async_context(slot)
+            await exchange.slot.take()
             try:
-                raw = await self._send(address, sent, budget, ips)
+                raw = await self._send(address, headers, budget, ips)
             except ScanError as fault:
                 if last or budget.left <= 0 or not self._may_pass(fault, address):
                     self._record_fault(address, fault, own=own)
                     raise
             else:
-                exchange.callback(raw.release)
-                self._politeness.record(address, ok=True, own=own)
-                self._answering.add(address.origin)
+                exchange.raw = raw
+                self.politeness.record(address, ok=True, own=own)
+                self._answering.add(_host_key(address))
                 wait = self._wait_in_response(raw, address, attempt, own=own)
                 if last or not _is_passing_error(raw) or wait > self._limits.max_retry_after:
                     return raw
                 delay = max(delay, wait)
-            await exchange.aclose()
+            exchange.end()
             with current_waits().request(), current_waits().wait(delay):
                 await asyncio.sleep(delay)
         raise AssertionError("FetchLimits.tries must be at least 1")
+
+    def _proxy_for(self, address: WebAddress) -> Proxy | None:
+        if self._proxy is None or self._policy.is_listed(address.host, address.port):
+            return None
+        return self._proxy
 
     def _may_pass(self, fault: ScanError, address: WebAddress) -> bool:
         """Whether a retry, a moment later, may succeed.
@@ -202,7 +260,7 @@ class HttpClient(GatedClient):
         if isinstance(fault, DnsNameUnknown):
             return False
         if isinstance(fault, Timeout):
-            return address.origin in self._answering
+            return _host_key(address) in self._answering
         refused = isinstance(fault.__cause__, OSError) and fault.__cause__.errno == ECONNREFUSED
         return isinstance(fault, (ConnectionFailed, DnsError)) and not refused
 
@@ -213,7 +271,7 @@ class HttpClient(GatedClient):
         seconds = retry_after_seconds(raw.headers.get("Retry-After"))
         if raw.status == 429:
             wait = self._retry_delay(attempt) if seconds is None else seconds
-            self._politeness.pause(address, wait, own=own)
+            self.politeness.pause(address, wait, own=own)
             return wait
         return seconds or 0.0
 
@@ -224,7 +282,7 @@ class HttpClient(GatedClient):
         for attempt in range(1, self._limits.tries + 1):
             since = time.monotonic()
             try:
-                return await self._gate.look_up(address)
+                return await self._gate.look_up(address, self._policy, self._limits)
             except DnsError as fault:
                 if attempt == self._limits.tries or isinstance(fault, DnsNameUnknown):
                     raise
@@ -240,27 +298,27 @@ class HttpClient(GatedClient):
         budget: TimeLimit,
         ips: Sequence[str],
     ) -> aiohttp.ClientResponse:
-        if self._session is None:
-            raise RuntimeError("HttpClient must be entered with `async with`")
-        url = self._request_url(address)
+        session, url, proxy = self._gate.session, request_url(address), self._proxy_for(address)
         since = time.monotonic()
         try:
-            proxy = None if self._policy.is_listed(address.host, address.port) else self._proxy
-            with choose_connect_target(address, proxy, ips=ips) as target:
+            with choose_connect_target(address, self._policy, self._limits, proxy, ips=ips):
                 async with asyncio.timeout(min(budget.left, self._response_timeout)):
-                    raw = await self._session.get(
-                        url, allow_redirects=False, **request_options(headers, address, proxy)
+                    raw = await session.get(
+                        url,
+                        allow_redirects=False,
+                        timeout=self._timeout,
+                        ssl=self._tls or True,
+                        **request_options(headers, address, proxy),
                     )
-                try:
-                    self._gate.verify_peers(target)
-                    self._check_head(raw, conditional=_is_conditional(headers))
-                except BaseException:
-                    raw.close()
-                    raise
         except LIBRARY_FAULTS as error:
             raise map_exception(error) from error
         finally:
             budget.spend(since)
+        try:
+            self._check_head(raw, conditional=_is_conditional(headers))
+        except BaseException:
+            raw.close()
+            raise
         return raw
 
     @property
@@ -293,15 +351,15 @@ class HttpClient(GatedClient):
             raise RedirectLoop
         if len(chain) > self._limits.redirects:
             raise TooManyRedirects
-        if self.on_redirect is not None:
-            self.on_redirect(chain[-1], target)
+        if self._on_redirect is not None:
+            self._on_redirect(chain[-1], target)
         return target
 
     def _require_headers_sent(
         self, status: int, address: WebAddress, target: WebAddress | None
     ) -> None:
         """Raise HeaderNotSent if the site leads away from their origin, or needs them elsewhere."""
-        own = self.site_headers and self.site_headers.origin
+        own = self._site_headers and self._site_headers.origin
         needed = address if status == 401 else target if address.origin == own else None
         if own and needed and needed.origin != own:
             raise HeaderNotSent(
@@ -312,7 +370,26 @@ class HttpClient(GatedClient):
     def _record_fault(self, address: WebAddress, fault: ScanError, *, own: bool) -> None:
         """Count a failed connection or a timeout against the host; any response shows it is up."""
         if isinstance(fault, (ConnectionFailed, Timeout)):
-            self._politeness.record(address, ok=False, own=own)
+            self.politeness.record(address, ok=False, own=own)
+
+
+class _Exchange:
+    """What one request holds until its response was read: a slot, and the connection."""
+
+    def __init__(self) -> None:
+        self.slot: Slot | None = None
+        self.raw: aiohttp.ClientResponse | None = None
+
+    def end(self) -> None:
+        if self.raw is not None:
+            self.raw.release()
+        if self.slot is not None:
+            self.slot.release()
+        self.raw = self.slot = None
+
+
+def _host_key(address: WebAddress) -> tuple[str, int, bool]:
+    return address.host, address.port, address.scheme == "https"
 
 
 def _conditions(etag: str | None, last_modified: str | None) -> dict[str, str]:
@@ -365,12 +442,20 @@ class Waits:
     @contextmanager
     def request(self) -> Iterator[None]:
         """Count one request, from its first wait until its response has been read."""
-        self._requests += 1
+        self.begin_request()
         try:
             yield
         finally:
-            self._requests -= 1
-            self._report_idle()
+            self.end_request()
+
+    def begin_request(self) -> None:
+        """Count a request until `end_request`."""
+        self._requests += 1
+
+    def end_request(self) -> None:
+        """Count one request less; those that are left may all be waiting."""
+        self._requests -= 1
+        self._report_idle()
 
     @contextmanager
     def wait(self, seconds: float = math.inf) -> Iterator[None]:
@@ -446,30 +531,24 @@ class Politeness:
         self._clock = clock
         self._hosts: dict[HostKey, _Host] = {}
 
-    @asynccontextmanager
-    async def slot(
+    def slot(
         self,
         address: WebAddress,
         own: bool = False,
         *,
         max_retry_after: float = MAX_RETRY_WAIT_SECONDS,
         ips: Iterable[str] = (),
-    ) -> AsyncIterator[None]:
-        """Wait for a slot for one request and hold it; ConnectionFailed if the host rests.
+    ) -> Slot:
+        """A slot for one request; wait for it with `async with` or `take`.
 
         `own` says that the host is the operator's own. A pause that the host requested is waited
         for if it ends within `max_retry_after` seconds; else RateLimited says how long it lasts.
         `ips` are the IP addresses that the request may connect to; the slot counts for each
         of them.
         """
-        waits = current_waits()
         host = self._host(address, own=own)
         shared = [self._address(network) for network in sorted(set(map(_network, ips)))]
-        with waits.request():
-            self._refuse_resting(host)
-            async with _place(host, waits), await self._turn(host, shared, max_retry_after, waits):
-                self._refuse_resting(host)
-                yield
+        return Slot(host, shared, max_retry_after, self._clock)
 
     def set_crawl_delay(self, address: WebAddress, seconds: float) -> None:
         """Set the minimum delay between requests to this host, up to 30 seconds."""
@@ -522,66 +601,107 @@ class Politeness:
         for key in unused[: MAX_IDLE_HOSTS // 2]:
             del self._hosts[key]
 
-    async def _turn(
-        self, host: _Host, shared: Sequence[_Host], max_retry_after: float, waits: Waits
-    ) -> AsyncExitStack:
-        """Wait for a turn at the host and at what it shares; holds places at the latter.
 
-        A place that is shared is not held while the turn at the host is waited for.
-        """
-        while True:
-            await self._wait_for_turn([host], max_retry_after, waits)
-            async with AsyncExitStack() as places:
-                for other in shared:
-                    await places.enter_async_context(_place(other, waits))
-                await self._wait_for_turn(shared, max_retry_after, waits)
-                if self._left([host], max_retry_after) > 0:
-                    continue
-                for started in (host, *shared):
-                    started.next_start = self._clock() + started.delay
-                return places.pop_all()
+class Slot:
+    """One request at a host and at the IP addresses that it shares with others."""
 
-    async def _wait_for_turn(
-        self, hosts: Sequence[_Host], max_retry_after: float, waits: Waits
+    def __init__(
+        self,
+        host: _Host,
+        shared: Sequence[_Host],
+        max_retry_after: float,
+        clock: Callable[[], float],
     ) -> None:
-        while (left := self._left(hosts, max_retry_after)) > 0 or waits.is_idle:
-            if left > 0:
-                with waits.wait(left):
-                    await asyncio.sleep(left)
-            else:
-                # A slot may be long in coming, so the turn is looked at again after it.
-                await waits.resume_requests()
+        self._host = host
+        self._shared = shared
+        self._max_retry_after = max_retry_after
+        self._clock = clock
+        self._waits = current_waits()
+        self._held: list[_Host] = []
+        self._is_open = False
 
-    def _left(self, hosts: Sequence[_Host], max_retry_after: float) -> float:
+    async def __aenter__(self) -> None:
+        await self.take()
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.release()
+
+    async def take(self) -> None:
+        """Wait for the turn; ConnectionFailed if the host rests, RateLimited if it pauses long.
+
+        A place at what is shared is not held while the turn at the host is waited for.
+        """
+        host, shared = self._host, self._shared
+        self._is_open = True
+        self._waits.begin_request()
+        for one in (host, *shared):
+            one.users += 1
+        try:
+            self._refuse_resting()
+            await self._hold(host)
+            while True:
+                await self._wait_for_turn((host,))
+                for other in shared:
+                    await self._hold(other)
+                if shared:
+                    await self._wait_for_turn(shared)
+                    if self._left((host,)) > 0:
+                        self._let_go(keep=1)
+                        continue
+                break
+            self._refuse_resting()
+        except BaseException:
+            self.release()
+            raise
         now = self._clock()
-        paused = max((host.paused_until - now for host in hosts), default=0.0)
-        if paused > max_retry_after:
-            raise RateLimited(retry_after=paused)
-        starts = (host.next_start - now for host in hosts if host.delay)
-        return max(paused, max(starts, default=0.0))
+        for started in self._held:
+            started.next_start = now + started.delay
 
-    def _refuse_resting(self, host: _Host) -> None:
-        if host.closed_until > self._clock():
-            raise ConnectionFailed(
-                "The site failed several times in a row; requests to it are paused."
-            )
+    def release(self) -> None:
+        """Let the next request go; at any time, also twice."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._let_go()
+        for one in (self._host, *self._shared):
+            one.users -= 1
+        self._waits.end_request()
 
-
-@asynccontextmanager
-async def _place(host: _Host, waits: Waits) -> AsyncIterator[None]:
-    host.users += 1
-    try:
+    async def _hold(self, host: _Host) -> None:
         if host.free.locked():
-            with waits.wait():
+            with self._waits.wait():
                 await host.free.acquire()
         else:
             await host.free.acquire()
-        try:
-            yield
-        finally:
-            host.free.release()
-    finally:
-        host.users -= 1
+        self._held.append(host)
+
+    def _let_go(self, keep: int = 0) -> None:
+        while len(self._held) > keep:
+            self._held.pop().free.release()
+
+    async def _wait_for_turn(self, hosts: Sequence[_Host]) -> None:
+        while (left := self._left(hosts)) > 0 or self._waits.is_idle:
+            if left > 0:
+                with self._waits.wait(left):
+                    await asyncio.sleep(left)
+            else:
+                # A slot may be long in coming, so the turn is looked at again after it.
+                await self._waits.resume_requests()
+
+    def _left(self, hosts: Sequence[_Host]) -> float:
+        now, left = self._clock(), 0.0
+        for host in hosts:
+            paused = host.paused_until - now
+            if paused > self._max_retry_after:
+                raise RateLimited(retry_after=paused)
+            left = max(left, paused, host.next_start - now if host.delay else 0.0)
+        return left
+
+    def _refuse_resting(self) -> None:
+        if self._host.closed_until > self._clock():
+            raise ConnectionFailed(
+                "The site failed several times in a row; requests to it are paused."
+            )
 
 
 def _network(ip: str) -> str:

@@ -1,7 +1,7 @@
 """The egress gate: every lookup and every socket of an HTTP client is checked here.
 
-Owns what aiohttp may resolve and open, and the base of the clients that connect only through the
-gate. The rules are in `egress.py`.
+Owns what aiohttp may resolve, open and use again. The rules are in `egress.py`, the clients that
+connect only through the gate in `client.py` and `posting.py`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import math
 import re
 import socket
-import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import aiohttp
@@ -25,6 +25,7 @@ import pycares
 from aiohttp import AddrInfoType
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
 from yarl import URL
 
 from siteatlas.aio import LoopLocal
@@ -48,7 +49,9 @@ LOOKUP_SECONDS = 4.5
 DEAD_SECONDS = 10.0
 
 MAX_DEAD_NAMES = 1024
-MAX_LOOKUPS = 4
+MAX_CACHED_NAMES = 4096
+MAX_IDLE_HOSTS = 512
+IDLE_SECONDS = 15.0
 MAX_ADDRESSES = 4
 MAX_INTERIM_ANSWERS = 8
 MAX_HEADER_CHARS = 8 * 1024
@@ -57,79 +60,136 @@ SMALL_READ = 16 * 1024
 LARGE_READ = 64 * 1024
 
 
-class GatedClient:
-    """A client whose connections all pass the egress gate; they are open during `async with`.
+class Gate(AbstractResolver):
+    """The HTTP connections of a process; every lookup and every socket is checked here.
 
-    `tls` replaces the default trust store.
+    Any number of scans share it, each with a policy of its own. It is open in `async with`, in as
+    many event loops as need it: each has its own connections, until its last user leaves.
     """
 
-    def __init__(
-        self,
-        policy: EgressPolicy,
-        limits: FetchLimits,
-        *,
-        user_agent: str,
-        resolver: Resolver | None = None,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        self._policy = policy
-        self._limits = limits
-        self._user_agent = user_agent
-        self._tls = tls
-        self._gate = Gate(
-            policy,
-            resolver or DnsResolver(),
-            timeout=limits.dns,
-            cache_seconds=limits.dns_cache,
-        )
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(self, resolver: Resolver | None = None) -> None:
+        self._resolver = resolver or DnsResolver()
+        self._cache: dict[str, tuple[float, tuple[str, ...]]] = {}
+        self._opened = LoopLocal(_Opened)
 
     async def __aenter__(self) -> Self:
-        self._session = _open_session(
-            self._gate, self._limits, user_agent=self._user_agent, tls=self._tls
-        )
+        opened = self._opened.get()
+        if opened.session is None:
+            opened.session = _open_session(self)
+        opened.users += 1
         return self
 
-    async def __aexit__(
+    async def __aexit__(self, *error: object) -> None:
+        opened = self._opened.get()
+        opened.users -= 1
+        if not opened.users and opened.session is not None:
+            session, opened.session = opened.session, None
+            await session.close()
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """What sends the requests of the running loop, each in `choose_connect_target`."""
+        session = self._opened.get().session
+        if session is None:
+            raise RuntimeError("The HTTP client must be entered with `async with`")
+        return session
+
+    async def resolve(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._session is not None:
-            await self._session.close()
-            await self._gate.close()
-            self._session = None
+        host: str,
+        port: int = 0,
+        family: int = socket.AF_UNSPEC,  # noqa: ARG002
+    ) -> list[ResolveResult]:
+        """The checked addresses of the target; a name is looked up unless that was done before."""
+        target = _target.get()
+        if target is None or (target.host, target.port) != (host, port):
+            raise _denial(target, host, port, "not the target")
+        if not target.addresses:
+            target.addresses = await self._checked(target)
+        return [_resolve_result(host, ip, port) for ip in target.addresses]
 
-    @staticmethod
-    def _request_url(address: WebAddress) -> URL:
-        """The URL to request; EgressDenied if yarl sees another host or port in it than we do."""
-        url = URL(address.url, encoded=True)
-        if (url.raw_host, url.port) != (address.host, address.port):
-            raise EgressDenied
-        return url
+    async def look_up(
+        self, address: WebAddress, policy: EgressPolicy, limits: FetchLimits
+    ) -> tuple[str, ...]:
+        """The addresses that a request for this address may connect to.
+
+        One forbidden address among the records refuses the name. Of many records the first few
+        are used.
+        """
+        if read_ip(address.host) is not None:
+            return (address.host,)
+        return await self._checked(ConnectTarget(policy, limits, address.host, address.port))
+
+    async def _checked(self, target: ConnectTarget) -> tuple[str, ...]:
+        try:
+            addresses = await self._addresses(target.host, target.limits)
+        except DnsError as error:
+            if target.is_proxy:
+                raise ProxyFailed("The host name of the proxy cannot be resolved.") from error
+            raise
+        try:
+            if not target.is_proxy:
+                target.policy.check_records(target.host, addresses, target.port)
+        except EgressDenied as denied:
+            self._cache.pop(target.host, None)
+            _, port, ip = denied.at or ("", target.port, target.host)
+            raise _denial(target, ip, port, "record") from denied
+        return tuple(addresses[:MAX_ADDRESSES])
+
+    async def _addresses(self, host: str, limits: FetchLimits) -> Sequence[str]:
+        now, (found_at, found) = time.monotonic(), self._cache.get(host, (-math.inf, ()))
+        if now - found_at < min(limits.dns_cache, 60.0):
+            return found
+        try:
+            async with asyncio.timeout(limits.dns):
+                found = tuple(await self._resolver.addresses(host))
+        except TimeoutError as error:
+            raise DnsError("The host name of the site was not resolved in time.") from error
+        if not found:
+            raise DnsNameUnknown
+        self._cache.pop(host, None)
+        self._cache[host] = time.monotonic(), found
+        if len(self._cache) > MAX_CACHED_NAMES:
+            del self._cache[next(iter(self._cache))]
+        return found
+
+    def open_socket(self, info: AddrInfoType) -> socket.socket:
+        """Make the socket for a connection, if it goes to an address that was checked."""
+        family, kind, protocol, _, destination = info
+        ip, port = str(destination[0]), int(destination[1])
+        target = _target.get()
+        if target is None or port != target.port or ip not in target.addresses:
+            raise _denial(target, ip, port, "not the target")
+        if family not in {socket.AF_INET, socket.AF_INET6}:
+            raise _denial(target, ip, port, "family")
+        _check_address(target, ip, "address")
+        target.is_new = True
+        return socket.socket(family, kind, protocol)
+
+    def close_idle(self, keys: Iterable[PoolKey]) -> None:
+        """Close the connections with these keys that nobody uses at the moment."""
+        session = self._opened.get().session
+        if session is not None and isinstance(session.connector, BoundedConnector):
+            session.connector.close_idle(keys)
+
+    async def close(self) -> None:
+        """Forget all addresses."""
+        self._cache.clear()
 
 
-def _open_session(
-    gate: Gate, limits: FetchLimits, *, user_agent: str, tls: ssl.SSLContext | None = None
-) -> aiohttp.ClientSession:
-    connector = BoundedConnector(
-        resolver=gate,
-        use_dns_cache=False,
-        socket_factory=gate.open_socket,
-        limit=64,
-        ssl=tls or True,
-    )
+@dataclass(slots=True)
+class _Opened:
+    """The connections of one event loop, and how many use them."""
+
+    users: int = 0
+    session: aiohttp.ClientSession | None = None
+
+
+def _open_session(gate: Gate) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=connector,
+        connector=BoundedConnector(gate),
+        request_class=PooledRequest,
         cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"User-Agent": user_agent, "Accept": "*/*"},
-        timeout=aiohttp.ClientTimeout(
-            total=None,
-            connect=limits.dns + limits.connect,
-            sock_connect=limits.connect,
-            sock_read=limits.first_byte,
-        ),
         trust_env=False,
         auto_decompress=False,
         middlewares=(_named_faults,),
@@ -149,6 +209,14 @@ async def _named_faults(
         raise map_exception(error) from error
 
 
+def request_url(address: WebAddress) -> URL:
+    """The URL to request; EgressDenied if yarl sees another host or port in it than we do."""
+    url = URL(address.url, encoded=True)
+    if (url.raw_host, url.port) != (address.host, address.port):
+        raise EgressDenied
+    return url
+
+
 def request_options(
     headers: Mapping[str, str], address: WebAddress, proxy: Proxy | None
 ) -> dict[str, Any]:
@@ -160,111 +228,45 @@ def request_options(
     return {"headers": {**headers, **proxy.headers}, "proxy": proxy.url}
 
 
-class Gate(AbstractResolver):
-    """aiohttp's resolver and socket factory, behind one policy."""
+def time_limits(limits: FetchLimits) -> aiohttp.ClientTimeout:
+    """The limits that aiohttp watches over; it has no limit of its own for a whole request."""
+    return aiohttp.ClientTimeout(
+        total=None,
+        connect=limits.dns + limits.connect,
+        sock_connect=limits.connect,
+        sock_read=limits.first_byte,
+    )
 
-    def __init__(
-        self, policy: EgressPolicy, resolver: Resolver, *, timeout: float, cache_seconds: float
-    ) -> None:
-        self._policy = policy
-        self._resolver = resolver
-        self._timeout = timeout
-        self._cache_seconds = min(cache_seconds, 60.0)
-        self._cache: dict[str, tuple[float, tuple[str, ...]]] = {}
-        self._lookups = asyncio.Semaphore(MAX_LOOKUPS)
 
-    async def resolve(
-        self,
-        host: str,
-        port: int = 0,
-        family: int = socket.AF_UNSPEC,  # noqa: ARG002
-    ) -> list[ResolveResult]:
-        """The checked addresses of the target; a name is looked up unless that was done before."""
-        target = _target.get()
-        if target is None or (target.host, target.port) != (host, port):
-            raise _denial(target, host, port, "not the target")
-        if not target.addresses:
-            target.addresses = await self._checked(target)
-        return [_resolve_result(host, ip, port) for ip in target.addresses]
+def admits_peer(peer: Any) -> bool:
+    """Whether the running request may use a connection to this peer; EgressDenied if it must not.
 
-    async def look_up(self, address: WebAddress) -> tuple[str, ...]:
-        """The addresses that a request for this address may connect to.
+    Also one that an earlier request opened: the policy may be another one, and the name may have
+    moved since. Such a connection is only of no use to this request.
+    """
+    target = _target.get()
+    if target is None or peer is None:
+        raise _denial(target, "", 0, "peer")
+    ip, port = str(peer[0]), int(peer[1])
+    is_expected = port == target.port and (
+        not target.addresses
+        or ip in target.addresses
+        or read_ip(ip) in map(read_ip, target.addresses)
+    )
+    if is_expected:
+        _check_address(target, ip, "peer")
+    elif target.is_new:
+        raise _denial(target, ip, port, "peer")
+    return is_expected
 
-        One forbidden address among the records refuses the name. Of many records the first few
-        are used.
-        """
-        if read_ip(address.host) is not None:
-            return (address.host,)
-        return await self._checked(ConnectTarget(address.host, address.port, ()))
 
-    async def _checked(self, target: ConnectTarget) -> tuple[str, ...]:
-        addresses = await self._addresses_of(target)
-        try:
-            if not target.is_proxy:
-                self._policy.check_records(target.host, addresses, target.port)
-        except EgressDenied as denied:
-            self._cache.pop(target.host, None)
-            _, port, ip = denied.at or ("", target.port, target.host)
-            raise _denial(target, ip, port, "record") from denied
-        return tuple(addresses[:MAX_ADDRESSES])
-
-    def open_socket(self, info: AddrInfoType) -> socket.socket:
-        """Make the socket for a connection, if it goes to an address that was checked."""
-        family, kind, protocol, _, destination = info
-        ip, port = str(destination[0]), int(destination[1])
-        target = _target.get()
-        if target is None or port != target.port or ip not in target.addresses:
-            raise _denial(target, ip, port, "not the target")
-        if family not in {socket.AF_INET, socket.AF_INET6}:
-            raise _denial(target, ip, port, "family")
-        try:
-            self._check(target, ip)
-        except EgressDenied as denied:
-            raise _denial(target, ip, port, "address") from denied
-        opened = socket.socket(family, kind, protocol)
-        target.sockets.append((opened, ip))
-        return opened
-
-    def verify_peers(self, target: ConnectTarget) -> None:
-        """Compare what the new sockets are connected to with what was checked."""
-        if target.denied is not None:
-            raise target.denied
-        for opened, ip in target.sockets:
-            peer = _peer(opened)
-            if peer is not None and (read_ip(peer[0]), peer[1]) != (read_ip(ip), target.port):
-                raise _denial(target, peer[0], peer[1], "peer")
-
-    async def close(self) -> None:
-        """Forget all addresses."""
-        self._cache.clear()
-
-    def _check(self, target: ConnectTarget, ip: str) -> None:
-        if not target.is_proxy:
-            self._policy.check_socket(target.host, ip, target.port)
-
-    async def _addresses_of(self, target: ConnectTarget) -> Sequence[str]:
-        try:
-            return await self._addresses(target.host)
-        except DnsError as error:
-            if target.is_proxy:
-                raise ProxyFailed("The host name of the proxy cannot be resolved.") from error
-            raise
-
-    async def _addresses(self, host: str) -> Sequence[str]:
-        known = self._cache.get(host)
-        if known is not None and known[0] > time.monotonic():
-            return known[1]
-        try:
-            async with asyncio.timeout(self._timeout), self._lookups:
-                found = tuple(await self._resolver.addresses(host))
-        except TimeoutError as error:
-            raise DnsError("The host name of the site was not resolved in time.") from error
-        if not found:
-            raise DnsNameUnknown
-        if len(self._cache) >= 256:
-            self._cache.clear()
-        self._cache[host] = (time.monotonic() + self._cache_seconds, found)
-        return found
+def _check_address(target: ConnectTarget, ip: str, reason: str) -> None:
+    if target.is_proxy:
+        return
+    try:
+        target.policy.check_socket(target.host, ip, target.port)
+    except EgressDenied as denied:
+        raise _denial(target, ip, target.port, reason) from denied
 
 
 def _denial(target: ConnectTarget | None, host: str, port: int, reason: str) -> EgressDenied:
@@ -288,29 +290,47 @@ def _resolve_result(host: str, ip: str, port: int) -> ResolveResult:
     )
 
 
-def _peer(opened: socket.socket) -> tuple[str, int] | None:
-    if opened.fileno() < 0:
-        return None
-    try:
-        name = opened.getpeername()
-    except OSError:
-        return None
-    return str(name[0]), int(name[1])
+class PoolKey(NamedTuple):
+    """What requests must have in common to use one connection: aiohttp's key, and the policy."""
+
+    host: str
+    port: int | None
+    is_ssl: bool
+    ssl: object
+    proxy: URL | None = None
+    proxy_auth: object = None
+    proxy_headers_hash: int | None = None
+    server_hostname: str | None = None
+    policy: EgressPolicy = EgressPolicy()
+
+
+class PooledRequest(aiohttp.ClientRequest):
+    """A request that uses no connection of a scan with another policy."""
+
+    @property
+    def connection_key(self) -> PoolKey:  # type: ignore[override]
+        """The key of the connections that this request may use."""
+        target = _target.get()
+        if target is None:
+            raise _denial(None, self.host, self.port or 0, "not the target")
+        return PoolKey(*super().connection_key, policy=target.policy)
 
 
 @dataclass(slots=True)
 class ConnectTarget:
     """The one host and port that the running request may connect to: the site's, or the proxy's.
 
-    A proxy is the operator's choice and may have any address.
+    A proxy is the operator's choice and may have any address. `is_new`: it opened a socket.
     """
 
+    policy: EgressPolicy
+    limits: FetchLimits
     host: str
     port: int
-    addresses: tuple[str, ...]
-    sockets: list[tuple[socket.socket, str]] = field(default_factory=list)
-    denied: EgressDenied | None = None
+    addresses: tuple[str, ...] = ()
     is_proxy: bool = False
+    is_new: bool = False
+    denied: EgressDenied | None = None
 
 
 _target: ContextVar[ConnectTarget | None] = ContextVar("target", default=None)
@@ -318,7 +338,12 @@ _target: ContextVar[ConnectTarget | None] = ContextVar("target", default=None)
 
 @contextlib.contextmanager
 def choose_connect_target(
-    address: WebAddress, proxy: Proxy | None = None, *, ips: Sequence[str] = ()
+    address: WebAddress,
+    policy: EgressPolicy,
+    limits: FetchLimits = FetchLimits(),
+    proxy: Proxy | None = None,
+    *,
+    ips: Sequence[str] = (),
 ) -> Iterator[ConnectTarget]:
     """Set the target of the requests in the block; a denial at the gate raises EgressDenied.
 
@@ -327,10 +352,8 @@ def choose_connect_target(
     try the next address or swallow it.
     """
     host, port = (address.host, address.port) if proxy is None else (proxy.host, proxy.port)
-    literal = read_ip(host) is not None
-    target = ConnectTarget(
-        host, port, (host,) if literal else tuple(ips), is_proxy=proxy is not None
-    )
+    known = (host,) if read_ip(host) is not None else tuple(ips)
+    target = ConnectTarget(policy, limits, host, port, known, proxy is not None)
     token = _target.set(target)
     try:
         yield target
@@ -486,11 +509,45 @@ class DnsQuery:
 
 
 class BoundedConnector(aiohttp.TCPConnector):
-    """The connector of the HTTP client; limits what its connections receive."""
+    """The connections of one loop: limited in what they receive, checked for each request.
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    How many are in use is for the politeness of their hosts to limit; those that are idle are
+    closed after a while, at the end of their scan, or when there are too many.
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        super().__init__(
+            resolver=gate,
+            use_dns_cache=False,
+            socket_factory=gate.open_socket,
+            limit=0,
+            keepalive_timeout=IDLE_SECONDS,
+        )
         self._factory = functools.partial(BoundedHandler, loop=self._loop)  # type: ignore[assignment]
+
+    async def connect(self, *args: Any, **options: Any) -> Connection:
+        """A connection that the running request may use, new or used before."""
+        while True:
+            connection = await super().connect(*args, **options)
+            try:
+                transport = connection.transport
+                if admits_peer(transport and transport.get_extra_info("peername")):
+                    return connection
+            except BaseException:
+                connection.close()
+                raise
+            connection.close()
+
+    def close_idle(self, keys: Iterable[PoolKey]) -> None:
+        """Close the connections with these keys that no request uses."""
+        for key in keys:
+            for protocol, _ in self._conns.pop(key, ()):  # type: ignore[call-overload]
+                protocol.close()
+
+    def _release(self, *args: Any, **options: Any) -> None:
+        super()._release(*args, **options)
+        if len(self._conns) > MAX_IDLE_HOSTS:
+            self.close_idle([next(iter(self._conns))])  # type: ignore[list-item]
 
 
 # One for all connections of a loop, most of which wait: what a read puts there is copied before

@@ -7,24 +7,24 @@ status is returned, whatever it is; the body of the response is of no interest. 
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Self
 
 import aiohttp
-from yarl import URL
 
 from siteatlas.errors import SiteatlasError
 from siteatlas.net.address import WebAddress
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.gate import (
-    ConnectTarget,
-    GatedClient,
+    Gate,
     Proxy,
     Resolver,
     choose_connect_target,
     request_options,
+    request_url,
+    time_limits,
 )
 from siteatlas.net.response import LIBRARY_FAULTS, FetchLimits, map_exception, retry_after_seconds
 
@@ -37,7 +37,7 @@ class PostResult:
     retry_after: float | None
 
 
-class PostClient(GatedClient):
+class PostClient:
     """Sends requests to one address; use it with `async with`.
 
     With a `proxy`, hosts that the policy does not list as the operator's own are requested through
@@ -52,41 +52,45 @@ class PostClient(GatedClient):
         user_agent: str,
         seconds: float,
         resolver: Resolver | None = None,
-        tls: ssl.SSLContext | None = None,
         proxy: Proxy | None = None,
     ) -> None:
-        limits = FetchLimits(dns_cache=0.0, first_byte=seconds)
-        super().__init__(
-            policy.for_site(address), limits, user_agent=user_agent, resolver=resolver, tls=tls
-        )
+        self._gate = Gate(resolver)
         self._address = address
+        self._policy = policy.for_site(address)
+        self._headers = {"User-Agent": user_agent, "Accept": "*/*"}
+        self._limits = FetchLimits(dns_cache=0.0, first_byte=seconds)
         self._seconds = seconds
         self._proxy = None if self._policy.is_listed(address.host, address.port) else proxy
+
+    async def __aenter__(self) -> Self:
+        await self._gate.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._gate.__aexit__()
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> PostResult:
         """Send a body and wait for the response; ScanError or EgressDenied if there is none."""
         address = self._address
         self._policy.require(address)
-        url = self._request_url(address)
+        options = request_options({**self._headers, **headers}, address, self._proxy)
+        session, url = self._gate.session, request_url(address)
         try:
-            with choose_connect_target(address, self._proxy) as target:
-                return await self._exchange(url, body, headers, target)
+            with choose_connect_target(address, self._policy, self._limits, self._proxy):
+                async with asyncio.timeout(self._seconds):
+                    raw = await session.post(
+                        url,
+                        data=body,
+                        allow_redirects=False,
+                        timeout=time_limits(self._limits),
+                        **options,
+                    )
+                try:
+                    await _ignore_body(raw)
+                finally:
+                    raw.close()
         except LIBRARY_FAULTS as error:
             raise map_exception(error) from error
-
-    async def _exchange(
-        self, url: URL, body: bytes, headers: Mapping[str, str], target: ConnectTarget
-    ) -> PostResult:
-        if self._session is None:
-            raise RuntimeError("PostClient must be entered with `async with`")
-        options = request_options(headers, self._address, self._proxy)
-        async with asyncio.timeout(self._seconds):
-            raw = await self._session.post(url, data=body, allow_redirects=False, **options)
-        try:
-            self._gate.verify_peers(target)
-            await _ignore_body(raw)
-        finally:
-            raw.close()
         return PostResult(raw.status, retry_after_seconds(raw.headers.get("Retry-After")))
 
 

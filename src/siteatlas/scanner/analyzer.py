@@ -13,7 +13,7 @@ from siteatlas.errors import SiteatlasError
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.client import HttpClient, Politeness
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.gate import DnsResolver, OriginHeaders, Proxy, Resolver, checked_headers
+from siteatlas.net.gate import Gate, OriginHeaders, Proxy, Resolver
 from siteatlas.net.response import FetchLimits
 from siteatlas.scanner.crawl.document import SiteHosts
 from siteatlas.scanner.crawl.readers import RemoteReaders
@@ -126,10 +126,12 @@ USER_AGENT = "Siteatlas (sitemap library)"
 
 
 class SitemapAnalyzer:
-    """Finds and reads the sitemaps of sites. Scans share nothing but politeness.
+    """Finds and reads the sitemaps of sites. Its scans share one HTTP client, each with the policy
+    and the headers of its site.
 
     Without arguments it contacts public addresses only, at the usual pace. `headers` go only to
-    hosts that the policy names as the operator's own.
+    hosts that the policy names as the operator's own. Analyzers that share a `gate` share
+    connections and lookups.
     """
 
     def __init__(
@@ -143,15 +145,19 @@ class SitemapAnalyzer:
         headers: Mapping[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
         proxy: Proxy | None = None,
+        gate: Gate | None = None,
     ) -> None:
-        self._policy = EgressPolicy() if policy is None else policy
-        self._politeness = Politeness() if politeness is None else politeness
-        self._user_agent = user_agent
-        self._limits = limits
-        self._resolver = DnsResolver() if resolver is None else resolver
-        self._headers = checked_headers(headers or {})
-        self._tls = tls
-        self._proxy = proxy
+        self._client = HttpClient(
+            EgressPolicy() if policy is None else policy,
+            Politeness() if politeness is None else politeness,
+            user_agent=user_agent,
+            limits=limits,
+            resolver=resolver,
+            headers=headers,
+            tls=tls,
+            proxy=proxy,
+            gate=gate,
+        )
 
     async def scan(
         self,
@@ -181,9 +187,9 @@ class SitemapAnalyzer:
         self, site: WebAddress, urls: Iterable[str], headers: OriginHeaders | None = None
     ) -> AsyncGenerator[DocumentProbe, None]:
         """Request documents of a site one after another without reading them."""
-        async with self._create_client(site) as client:
-            client.on_redirect = SiteHosts(site.host).follow_redirect
-            client.site_headers = headers
+        on_redirect = SiteHosts(site.host).follow_redirect
+        client = self._client.for_site(site, headers=headers, on_redirect=on_redirect)
+        async with client:
             for url in urls:
                 yield await probe_document(client, url)
 
@@ -219,28 +225,15 @@ class SitemapAnalyzer:
             site,
             options=options,
             memory=memory,
-            open_client=self._create_client,
-            politeness=self._politeness,
-            user_agent=self._user_agent,
+            client=self._client,
             emit=events.put,
             readers=readers,
         )
         try:
-            await scan.run()
+            async with self._client:
+                await scan.run()
         finally:
             # After a cancellation nothing reads the events, and a full queue would block forever.
             task = asyncio.current_task()
             if task is None or not task.cancelling():
                 await events.put(None)
-
-    def _create_client(self, base: WebAddress) -> HttpClient:
-        return HttpClient(
-            self._policy.for_site(base),
-            self._politeness,
-            user_agent=self._user_agent,
-            limits=self._limits,
-            resolver=self._resolver,
-            headers=self._headers,
-            tls=self._tls,
-            proxy=self._proxy,
-        )

@@ -9,8 +9,7 @@ specific of the errors on the way is raised.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterable, Sequence
 
 from siteatlas.aio import fair_loop
 from siteatlas.errors import (
@@ -49,7 +48,7 @@ from siteatlas.errors import (
 )
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, bare_host, parse_url
-from siteatlas.net.client import HttpClient, Politeness
+from siteatlas.net.client import HttpClient
 from siteatlas.scanner.crawl.crawl import Crawl
 from siteatlas.scanner.crawl.document import CrawlCandidate
 from siteatlas.scanner.crawl.readers import RemoteReaders
@@ -84,7 +83,6 @@ MAX_GUESSES = 60
 NAMED_REFUSED = "Connections to the sitemaps that the site names are not allowed."
 
 Failure = tuple[CrawlCandidate, SiteatlasError]
-OpenClient = Callable[[WebAddress], HttpClient]
 
 
 class SiteScan:
@@ -96,17 +94,14 @@ class SiteScan:
         *,
         options: ScanOptions,
         memory: ScanMemory,
-        open_client: OpenClient,
-        politeness: Politeness,
-        user_agent: str,
+        client: HttpClient,
         emit: Emit,
         readers: RemoteReaders | None = None,
     ) -> None:
         self._site = site
         self._options = options
-        self._client_factory = open_client
-        self._politeness = politeness
-        self._user_agent = user_agent
+        self._client = client
+        self._clients: list[HttpClient] = []
         self._emit = emit
         self._crawl = Crawl(site, options, memory, emit, readers)
         self._guesses = GuessBudget()
@@ -116,37 +111,43 @@ class SiteScan:
         """Scan the site; raises when not one document could be read."""
         if self._options.child_filter is not None:
             await self._crawl.report_problem(ProblemCode.SITEMAPS_FILTERED)
-        async with AsyncExitStack() as stack:
+        try:
             if self._options.only_document is not None:
-                await self._scan_one_document(self._options.only_document, stack)
+                await self._scan_one_document(self._options.only_document)
             else:
-                await self._scan_site(stack)
+                await self._scan_site()
+        finally:
+            for client in self._clients:
+                client.close_idle()
         if self._options.child_filter is not None:
             await self._emit(self._crawl.skipped_sitemaps())
         if not self._crawl.documents_read:
             raise self._failure_reason()
 
-    async def _scan_one_document(self, url: str, stack: AsyncExitStack) -> None:
+    async def _scan_one_document(self, url: str) -> None:
         """Read one document and its children; only the crawl delay of robots.txt is used."""
-        client, base, _ = await self._resolve(stack)
+        client, base, _ = await self._resolve()
         # An address without a scheme is requested at the origin that responds.
         given = self._site.path if url == self._site.url else url
         await self._crawl.add(given, base, DiscoveryMethod.MANUAL)
         await self._crawl.run(self._crawl.visitor(client))
 
-    async def _scan_site(self, stack: AsyncExitStack) -> None:
-        client, base, result = await self._resolve(stack)
+    async def _scan_site(self) -> None:
+        client, base, result = await self._resolve()
         await self._emit(SiteResolved(base.origin))
         search = self._origin_search(client, base, result)
         await search.run(None if self._site.is_site_root else self._site.path)
         self._home_error = search.home_error
         if not self._crawl.documents_read:
-            await self._try_other_host(base, stack)
+            await self._try_other_host(base)
 
-    def _open_client(self, origin: WebAddress) -> HttpClient:
-        client = self._client_factory(origin)
-        client.on_redirect = self._crawl.frontier.hosts.follow_redirect
-        client.site_headers = self._options.headers
+    def _client_for(self, origin: WebAddress) -> HttpClient:
+        client = self._client.for_site(
+            origin,
+            headers=self._options.headers,
+            on_redirect=self._crawl.frontier.hosts.follow_redirect,
+        )
+        self._clients.append(client)
         return client
 
     def _origin_search(
@@ -161,15 +162,15 @@ class SiteScan:
             guesses=self._guesses,
         )
 
-    async def _try_other_host(self, base: WebAddress, stack: AsyncExitStack) -> None:
+    async def _try_other_host(self, base: WebAddress) -> None:
         """Search the site with or without `www.`; only RateLimited is raised."""
         host = other_host(base.host)
         if host is None:
             return
         origin = parse_url(base.origin.replace(base.host, host, 1) + "/")
-        client = await stack.enter_async_context(self._open_client(origin))
+        client = self._client_for(origin)
         try:
-            result = await fetch_robots(client, origin, self._user_agent)
+            result = await fetch_robots(client, origin)
             if result.address.host == base.host:
                 return
             other = await self._apply_robots(origin, result)
@@ -182,29 +183,24 @@ class SiteScan:
         if self._crawl.documents_read:
             await self._emit(SiteResolved(other.origin))
 
-    async def _resolve(self, stack: AsyncExitStack) -> tuple[HttpClient, WebAddress, RobotsResult]:
+    async def _resolve(self) -> tuple[HttpClient, WebAddress, RobotsResult]:
         errors: list[SiteatlasError] = []
         for origin in candidate_origins(self._site):
             if not is_worth_trying(origin, self._site, errors):
                 continue
-            client = self._open_client(origin)
-            await client.__aenter__()
+            client = self._client_for(origin)
             try:
                 result = await self._request_robots(client, origin)
-            except BaseException as error:
-                await client.__aexit__(None, None, None)
-                if not isinstance(error, TRY_NEXT_ORIGIN_ERRORS):
-                    raise
+            except TRY_NEXT_ORIGIN_ERRORS as error:
                 errors.append(error)
             else:
-                stack.push_async_exit(client)
                 return client, await self._apply_robots(origin, result), result
         raise next((error for error in errors if not isinstance(error, EgressDenied)), errors[0])
 
     async def _request_robots(self, client: HttpClient, origin: WebAddress) -> RobotsResult:
         address = parse_url("/robots.txt", origin.url)
         try:
-            return await fetch_robots(client, origin, self._user_agent)
+            return await fetch_robots(client, origin)
         except (ScanError, AddressError) as error:
             await self._emit(RobotsRead(address.url, None, (), error_code=error.code))
             proceed = self._options.robots_unreachable == "proceed"
@@ -232,7 +228,7 @@ class SiteScan:
         same_site = bare_host(result.address.host) == bare_host(origin.host)
         base = parse_url("/", url) if same_site else origin
         if delay:
-            self._politeness.set_crawl_delay(base, delay)
+            self._client.politeness.set_crawl_delay(base, delay)
         return base
 
     def _failure_reason(self) -> SiteatlasError:

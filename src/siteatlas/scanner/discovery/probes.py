@@ -119,19 +119,19 @@ class RobotsResult:
     text: str | None = None
 
 
-async def fetch_robots(client: HttpClient, base: WebAddress, user_agent: str) -> RobotsResult:
+async def fetch_robots(client: HttpClient, base: WebAddress) -> RobotsResult:
     """Fetch and parse robots.txt: 4xx means no rules, 5xx that the site must not be scanned."""
     address = parse_url("/robots.txt", base.url)
     try:
-        return await _fetch_robots_once(client, address, user_agent, accept_encoding="gzip")
+        return await _fetch_robots_once(client, address, accept_encoding="gzip")
     except EncodingUnsupported:
-        return await _fetch_robots_once(client, address, user_agent, accept_encoding="identity")
+        return await _fetch_robots_once(client, address, accept_encoding="identity")
     except (RedirectInvalid, RedirectLoop, TooManyRedirects):
         return RobotsResult(address)
 
 
 async def _fetch_robots_once(
-    client: HttpClient, address: WebAddress, user_agent: str, *, accept_encoding: str
+    client: HttpClient, address: WebAddress, *, accept_encoding: str
 ) -> RobotsResult:
     async with client.get(
         address, max_bytes=ROBOTS_WIRE_BYTES, accept_encoding=accept_encoding
@@ -139,7 +139,7 @@ async def _fetch_robots_once(
         _check_robots_status(response)
         error = response.error()
         content = b"" if error else await _robots_content(response)
-        robots, rules, text = await _read_robots(content, user_agent)
+        robots, rules, text = await _read_robots(content, client.user_agent)
         return RobotsResult(
             response.address,
             response.status,
