@@ -103,11 +103,6 @@ class Tally:
     skipped: int = 0
     extras_left: int = 0
 
-    @property
-    def problem_count(self) -> int:
-        """How many problems were counted so far."""
-        return sum(self.problems.values())
-
     def note(
         self,
         code: ProblemCode,

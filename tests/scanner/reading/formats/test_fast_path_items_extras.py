@@ -289,19 +289,11 @@ ADDRESS = "<image:loc>https://a.example/i.jpg</image:loc>"
         f"<image:image>{ADDRESS}{'<image:title>t</image:title>' * 64}</image:image>",
         f"<image:image>{ADDRESS}<image:title>{'t' * 4097}</image:title></image:image>",
     ],
-    ids=["large block", "many fields", "long value"],
+    ids=["many images", "many fields", "long value"],
 )
 def test_extras_that_may_meet_a_limit_are_left_to_the_parser(many):
     text = f"<url><loc>https://a.example/</loc>{many}</url>"
     assert FastPath(("image", "xhtml")).feed(text) is None
-
-
-def test_fields_that_appear_late_are_learned_for_blocks_too():
-    path = FastPath(PREFIXES)
-    for field in ("", "", "", "<image:title>t</image:title>"):
-        image = f"<image:image><image:loc>https://a.example/i.jpg</image:loc>{field}</image:image>"
-        text = f"<url><loc>https://a.example/</loc>{image * 60}</url>"
-        assert path.feed(text) is not None
 
 
 def test_prefixes_that_are_not_announced_are_left_to_the_parser():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siteatlas.scanner.reading.entries import RawEntries
-from siteatlas.scanner.reading.formats.fast_path import FastPath, WholeEntries
+from siteatlas.scanner.reading.formats.fast_path import WholeEntries
 from siteatlas.scanner.reading.formats.fast_path_items import Extensions
 from tests.fixtures.reading_paths import GAP, PATH, PREFIXES, columns_of_both_paths, escaped
 
@@ -79,11 +79,9 @@ def test_scattered_fields_are_matched_whole_and_keep_their_order():
         assert video == {"title": "x", "category": ["x"], "tag": values}
 
 
-def test_scattered_fields_of_many_videos_stay_on_the_fast_path():
-    """As blocks, since a pattern of whole entries has too few groups for them."""
-    read = FastPath(PREFIXES).feed(entry(*[SCATTERED] * 30))
-    expected = {"title": "x", "description": "x", "tag": ["x"] * 3, "category": ["x"] * 2}
-    assert videos_of(read) == [expected] * 30
+def test_scattered_fields_of_many_videos_are_those_of_the_strict_parser():
+    fast, strict = columns_of_both_paths([entry(*[SCATTERED] * 30)] * 3, 1)
+    assert fast == strict
 
 
 def test_the_end_of_a_section_in_a_plain_tag_is_an_error_though_other_tags_have_sections():

@@ -1,11 +1,10 @@
 """Reads the usual shapes of `<url>` entries with regular expressions, far faster than a parser.
 
 The usual entries of a document are matched whole, with CDATA and extensions (`WholeEntries`). For
-others, comments and CDATA are turned into plain text first, and the extensions, in one place of
-each entry, are read as blocks; what has no common pattern at all is read by `Templates`. A chunk of
-text is accepted only when every `<` in it belongs to a tag that was matched. A document that leaves
-the fast path continues with the strict parser from `rest`, the exact place where the fast path
-ended.
+others, comments and CDATA are turned into plain text first; what has no common pattern is read by
+`Templates`. A chunk of text is accepted only when every `<` in it belongs to a tag that was
+matched. A document that leaves the fast path continues with the strict parser from `rest`, the
+exact place where the fast path ended.
 """
 
 from __future__ import annotations
@@ -13,13 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import compress, islice
 from operator import itemgetter
 from typing import Any
 
 from siteatlas.scanner.reading.entries import (
-    ANY_XML_WHITE_SPACE,
     PLAIN_URL,
     XML_WHITE_SPACE,
     Extras,
@@ -30,7 +27,6 @@ from siteatlas.scanner.reading.formats.fast_path_items import (
     BETWEEN,
     CDATA_START,
     EXTRAS,
-    POSSESSIVE,
     USUAL_ORDER,
     Extensions,
     ItemsOfEntries,
@@ -42,7 +38,6 @@ from siteatlas.scanner.reading.formats.fast_path_items import (
     extras_of_entries,
     has_section_end,
     has_sections,
-    optional,
     order_of_first_entry,
     without_sections,
 )
@@ -74,11 +69,8 @@ class FastPath:
         `read_samples` is the strict parser for the samples of templates.
         """
         self.rest = ""
-        self._extensions = Extensions(prefixes)
-        self._whole = WholeEntries(self._extensions)
+        self._whole = WholeEntries(Extensions(prefixes))
         self._templates = None if read_samples is None else Templates(read_samples)
-        self._order: tuple[str, ...] = ()
-        self._misses_of_blocks = 0
 
     def feed(self, text: str) -> RawEntries | None:
         """The entries completed by this text, or None: then `rest` is the unread text."""
@@ -110,55 +102,9 @@ class FastPath:
         if plain is None:
             return None
         entries = self._whole.read(plain)
-        if entries is None and self._misses_of_blocks < MAX_MISSES:
-            entries = self._read_blocks(plain)
-            self._misses_of_blocks = 0 if entries else self._misses_of_blocks + 1
         if entries is None and self._templates is not None:
             entries = self._templates.read(plain)
         return entries
-
-    def _read_blocks(self, chunk: str) -> RawEntries | None:
-        """Match all `<url>` entries of a chunk; None if any tag of it was not matched."""
-        order = self._order = self._order or order_of_first_entry(chunk, self._extensions.block)
-        taken = self._extensions.take(chunk) if order else None
-        if taken is None or (taken.items and _has_large_entry(chunk)):
-            return None
-        columns = _columns(taken.text, order)
-        extras = None if columns is None else taken.by_entry(columns.pop(EXTRAS, ()))
-        if columns is None or extras is None:
-            return None
-        locs, lastmods, changefreqs, priorities = (columns[name] for name in USUAL_ORDER)
-        if "&" in chunk:
-            locs = [decode_url(loc) for loc in locs]
-        return RawEntries(locs, lastmods, changefreqs, priorities, extras)
-
-
-def _has_large_entry(chunk: str) -> bool:
-    # So many characters hold fewer items than `extensions.py` allows for an entry.
-    return max(map(len, chunk.split(ENTRY_END))) > 32 * 1024
-
-
-def _columns(text: str, order: tuple[str, ...]) -> dict[str, Sequence[str]] | None:
-    pieces = _entry_pattern(order).split(text)
-    width = len(order) + 1
-    if len(pieces) == 1 or "<" in "".join(pieces[::width]):
-        return None
-    return {name: column_of(pieces[at::width]) for at, name in enumerate(order, start=1)}
-
-
-@lru_cache(maxsize=64)
-def _entry_pattern(order: tuple[str, ...]) -> re.Pattern[str]:
-    gap = ANY_XML_WHITE_SPACE
-    # ASCII only, which the engine matches by a bitmap; anything else is for the strict parser.
-    value = r"[\t\n\r -%'-;=-~]++"
-    # What `Extensions.take` leaves in the places of items.
-    mark = r"(?:<[\x01-\x04][^<]*+)"
-    parts = {
-        "loc": f"<loc>{gap}([^<]*+){gap}</loc>{gap}",
-        EXTRAS: f"({mark}*{POSSESSIVE})",
-        **{name: optional(f"<{name}>({value})</{name}>{gap}") for name in USUAL_ORDER[1:]},
-    }
-    return re.compile(f"<url>{gap}{''.join(parts[name] for name in order)}</url>")
 
 
 _find_section_tags = re.compile(r"<([a-z_:]{1,48}+)[^<>]*+>\s*+<!\[CDATA\[").findall

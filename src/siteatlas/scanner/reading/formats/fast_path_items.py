@@ -45,8 +45,6 @@ USUAL_ORDER = ("loc", "lastmod", "changefreq", "priority")
 EXTRAS = "extras"
 # Each item has this field, so that its column tells which entries have the item.
 REQUIRED_FIELDS = {"image": "loc", "news": "title", "video": "title"}
-# Stand where items were taken out, with characters that XML cannot hold; one for each kind.
-MARKS = {"image": "<\x01", "news": "<\x02", "video": "<\x03", "xhtml": "<\x04"}
 
 # The items of one kind, and how many of them each entry has.
 ItemsOfEntries = tuple[list[Extras], list[int]]
@@ -326,14 +324,12 @@ _find_items = re.compile(r"<(image|news|video|xhtml):(?:image|news|video|link)[ 
 class Extensions:
     """The extensions of one document, whose patterns are learned from its first items.
 
-    `take` takes items out of a text kind by kind, and leaves a mark where each of them was. What is
-    not in the usual spelling is left to the strict parser and `extensions.py`, which must return
-    the same extras.
+    What is not in the usual spelling is left to the strict parser and `extensions.py`, which must
+    return the same extras.
     """
 
     def __init__(self, prefixes: Collection[str]) -> None:
         """`prefixes` are those that the root of the document declares."""
-        # Links first: without them, there is much less text to search for the others.
         self._readers: dict[str, Items | Links] = {"xhtml": Links()} if "xhtml" in prefixes else {}
         kinds = [kind for kind in ("image", "news", "video") if kind in prefixes]
         self._readers.update({kind: Items(kind) for kind in kinds})
@@ -371,34 +367,6 @@ class Extensions:
         """The items of one kind from their columns; None if the parser must read them."""
         return self._readers[slots.kind].read(columns, slots.shape, sections)
 
-    def take(self, text: str) -> TakenItems | None:
-        """All items of a text; None if the strict parser must read them."""
-        items: dict[str, list[Extras]] = {}
-        for kind, reader in self._readers.items():
-            if f"<{reader.tag}" in text:
-                taken = reader.take(text)
-                if taken is None:
-                    return None
-                items[kind], around = taken
-                text = MARKS[kind].join(around)
-        return TakenItems(items, text)
-
-
-@dataclass(frozen=True, slots=True)
-class TakenItems:
-    """The items of each kind, and the text that they were taken out of, with marks instead."""
-
-    items: Mapping[str, list[Extras]]
-    text: str
-
-    def by_entry(self, blocks: Sequence[str]) -> list[Extras | None] | None:
-        """The extras of the entries that have these blocks of marks; None for the parser.
-
-        Empty if there are no items.
-        """
-        counts = {kind: [block.count(MARKS[kind]) for block in blocks] for kind in self.items}
-        return extras_of_entries({kind: (self.items[kind], counts[kind]) for kind in self.items})
-
 
 def extras_of_entries(found: Mapping[str, ItemsOfEntries]) -> list[Extras | None] | None:
     """Distribute the extension items over their entries; None if the parser must read them.
@@ -434,10 +402,8 @@ class Items:
     """
 
     def __init__(self, kind: str) -> None:
-        self.tag = f"{kind}:{kind}"
         self._kind = kind
         self._order = FieldOrder(kind)
-        self._times_learned = 0
 
     @property
     def shape(self) -> Shape:
@@ -447,28 +413,6 @@ class Items:
     def learn(self, text: str) -> None:
         """Add the fields of the items in a text to those known."""
         self._order.learn(text)
-
-    def take(self, text: str) -> tuple[list[Extras], list[str]] | None:
-        """All items of a text, and the text around them; None for the strict parser."""
-        pieces = self._split(text)
-        while pieces is None and self._times_learned < 4:
-            self._times_learned += 1
-            self.learn(text)
-            pieces = self._split(text)
-        if pieces is None:
-            return None
-        width = _pattern(self._kind, self.shape).groups + 1
-        items = self.read([pieces[at::width] for at in range(1, width)], self.shape)
-        return None if items is None else (items, pieces[::width])
-
-    def _split(self, text: str) -> list[str] | None:
-        if not self._order.fields:
-            return None
-        pattern = _pattern(self._kind, self.shape)
-        pieces = pattern.split(text)
-        # Far less text to search than all of it.
-        around = BETWEEN.join(pieces[:: pattern.groups + 1])
-        return None if f"<{self.tag}>" in around else pieces
 
     def read(
         self, columns: Iterable[list[str]], shape: Shape, sections: Collection[str] = ()
@@ -503,15 +447,6 @@ class Items:
         items = rows_of(table | attributes)
         has_loc = self._kind != "image" or "" not in table.get("loc", [""])
         return items if has_loc and all(items) else None
-
-
-@lru_cache(maxsize=64)
-def _pattern(kind: str, shape: Shape) -> re.Pattern[str]:
-    if shape.in_any_order:
-        inside = fields_in_any_order(kind, shape.fields, group=1)
-    else:
-        inside = "".join(optional(field_pattern(kind, field)) for field in shape.fields)
-    return re.compile(f"<{kind}:{kind}>{ANY_XML_WHITE_SPACE}{inside}</{kind}:{kind}>")
 
 
 def _without_none(values: list[str]) -> list[str]:
@@ -712,8 +647,6 @@ _find_attribute_names = re.compile(rf'{GAP}([a-z]++)="[^"]*+"').findall
 class Links:
     """The `<xhtml:link>` tags of one document; all have the attributes in one order."""
 
-    tag = "xhtml:link"
-
     def __init__(self) -> None:
         # Of the attributes; empty while unknown.
         self._order: tuple[str, ...] = ()
@@ -725,15 +658,6 @@ class Links:
 
     def learn(self, text: str) -> None:
         self._order = self._order or _order_of_first(text)
-
-    def take(self, text: str) -> tuple[list[Extras], list[str]] | None:
-        """All links of a text, and the text around them; None for the strict parser."""
-        self.learn(text)
-        if not self._order:
-            return None
-        pieces = _compiled_link_pattern(self._order).split(text)
-        links = self.read([pieces[1::3], pieces[2::3]], self.shape)
-        return None if links is None else (links, pieces[::3])
 
     def read(
         self, columns: list[list[str]], shape: Shape, _sections: Collection[str] = ()
@@ -752,11 +676,6 @@ def _order_of_first(text: str) -> tuple[str, ...]:
     first = _find_link(text)
     names = _find_attribute_names(first[1]) if first else ()
     return tuple(names) if sorted(names) == ["href", "hreflang", "rel"] else ()
-
-
-@lru_cache(maxsize=8)
-def _compiled_link_pattern(order: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(link_pattern(order))
 
 
 def link_pattern(order: tuple[str, ...]) -> str:
