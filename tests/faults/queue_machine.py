@@ -25,23 +25,19 @@ from sqlalchemy import func, select, text, update
 
 from siteatlas.errors import JobActive, JobCancelled, JobStateConflict, LeaseLost
 from siteatlas.net.address import parse_site
-from siteatlas.queue.claims import (
+from siteatlas.queue.claims import DEATHS_BEFORE_ALONE, claim, claim_alone
+from siteatlas.queue.completion import cancel_running, complete, fail, release
+from siteatlas.queue.fence import Claim, heartbeat, report_progress
+from siteatlas.queue.operator_actions import cancel, retry
+from siteatlas.queue.rescues import (
     MAX_DEATHS,
     MAX_RESCUES,
     POISON_RESCUES,
-    claim,
-    claim_suspect,
-    clear_suspect,
-    heartbeat,
+    clear_deaths,
     mark_alone,
     release_orphans,
-    report_progress,
     rescue,
 )
-from siteatlas.queue.completion import cancel_running, complete, fail, release
-from siteatlas.queue.fair_order import SUSPECT_RESCUES
-from siteatlas.queue.fence import Claim
-from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.queue.submission import submit_site
 from siteatlas.storage.models import LOCAL_USER_ID, Job, JobAttempt
 from siteatlas.storage.session import AsyncSession, get_background_session
@@ -73,7 +69,7 @@ class Known:
         """Its worker died; whether that makes it poison."""
         self.rescues += 1
         self.deaths += 1
-        is_suspected_again = self.deaths >= MAX_DEATHS and self.rescues >= SUSPECT_RESCUES
+        is_suspected_again = self.deaths >= MAX_DEATHS and self.rescues >= DEATHS_BEFORE_ALONE
         fatal = POISON_RESCUES if self.alone else MAX_RESCUES
         return self.rescues >= fatal or is_suspected_again
 
@@ -156,15 +152,15 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(limit=st.integers(1, 3), worker=st.sampled_from(("one", "two")))
     def claim(self, limit: int, worker: str) -> None:
         taken = self._in_session(lambda s: claim(s, worker, limit, LEASE))
-        waiting = [job for job in self._waiting() if job.rescues < SUSPECT_RESCUES]
+        waiting = [job for job in self._waiting() if job.rescues < DEATHS_BEFORE_ALONE]
         assert len(taken) == min(limit, len(waiting))
         for one in taken:
             self._take(one, suspect=False)
 
     @rule(worker=st.sampled_from(("one", "two")))
-    def claim_suspect(self, worker: str) -> None:
-        taken = self._in_session(lambda s: claim_suspect(s, worker, LEASE))
-        suspects = [job for job in self._waiting() if job.rescues >= SUSPECT_RESCUES]
+    def claim_alone(self, worker: str) -> None:
+        taken = self._in_session(lambda s: claim_alone(s, worker, LEASE))
+        suspects = [job for job in self._waiting() if job.rescues >= DEATHS_BEFORE_ALONE]
         assert (taken is None) == (not suspects)
         if taken is not None:
             assert self.jobs[taken.id] in suspects
@@ -178,7 +174,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert job.status == "pending"
         job.status, job.fence, job.attempt = "processing", job.fence + 1, job.attempt + 1
         job.alone = job.begun = False
-        assert (one.fence, one.attempt, one.is_suspect) == (job.fence, job.attempt, suspect)
+        assert (one.fence, one.attempt, one.alone) == (job.fence, job.attempt, suspect)
         self.given.append(one)
 
     @rule(data=st.data())
@@ -191,7 +187,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def survive_alone(self, data: st.DataObject) -> None:
         one = data.draw(self._holder())
-        self._in_session(lambda s: clear_suspect(s, one))
+        self._in_session(lambda s: clear_deaths(s, one))
         job = self.jobs[one.id]
         if self._holds(one) and job.alone:
             job.alone, job.rescues = False, 0

@@ -18,9 +18,10 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor import steps as batch_writer
 from siteatlas.processor.processing import Processor
 from siteatlas.processor.steps import JobActivity
-from siteatlas.queue.claims import claim, heartbeat, rescue
+from siteatlas.queue.claims import claim
 from siteatlas.queue.completion import complete
-from siteatlas.queue.fence import Claim
+from siteatlas.queue.fence import Claim, heartbeat
+from siteatlas.queue.rescues import rescue
 from siteatlas.storage.session import (
     AsyncSession,
     bind_database,

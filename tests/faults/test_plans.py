@@ -10,8 +10,10 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import event, text
 
-from siteatlas.queue.claims import claim, heartbeat, rescue
+from siteatlas.queue.claims import claim
+from siteatlas.queue.fence import heartbeat
 from siteatlas.queue.metrics import oldest_pending_seconds
+from siteatlas.queue.rescues import rescue
 from siteatlas.storage.session import (
     AsyncSession,
     Database,

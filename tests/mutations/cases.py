@@ -118,7 +118,7 @@ MUTATIONS = (
         "jobs of every type are claimed",
         f"{JOB_TYPES}::test_a_job_of_another_type_is_not_claimed",
         Edit(
-            "siteatlas.queue.fair_order.is_pending",
+            "siteatlas.queue.fence.is_pending",
             "job.job_type == queue_literal(SITEMAP_JOB)",
             "job.job_type == job.job_type",
         ),
@@ -127,7 +127,7 @@ MUTATIONS = (
         "jobs of every type are rescued",
         f"{JOB_TYPES}::test_a_job_of_another_type_is_neither_rescued_nor_disowned",
         Edit(
-            "siteatlas.queue.claims",
+            "siteatlas.queue.rescues",
             "Job.job_type == SITEMAP_JOB",
             "Job.job_type == Job.job_type",
             times=EVERY,

@@ -6,83 +6,85 @@ import asyncio
 
 import pytest
 
-from siteatlas.scheduler import consumer as polling_module
-from siteatlas.scheduler.consumer import Polling
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.scheduler import consumer as consumer_module
+from siteatlas.scheduler.consumer import Consumer
+from siteatlas.scheduler.slots import RunningJob
+from siteatlas.settings import Settings
+from tests.scheduler.test_slots import claim
 
 SOON_SECONDS = 5.0
 LATER_SECONDS = 0.3
 
 
-@pytest.fixture
-def polling(monkeypatch: pytest.MonkeyPatch) -> Polling:
-    """Polls only for a reason: its intervals are longer than any test."""
-    monkeypatch.setattr(polling_module, "MIN_POLL_SECONDS", 60.0)
-    return Polling()
+@pytest.fixture(autouse=True)
+def long_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polls only for a reason: the intervals are longer than any test."""
+    monkeypatch.setattr(consumer_module, "MIN_POLL_SECONDS", 60.0)
 
 
-async def polls_within(polling: Polling, seconds: float) -> bool:
+def consumer_with(free: int) -> Consumer:
+    """A worker with so many free slots of 32."""
+    consumer = Consumer(Settings(concurrency=32), EgressPolicy.from_text(""))
+    for _ in range(32 - free):
+        consumer._slots._running.add(RunningJob(claim()))
+    return consumer
+
+
+async def polls_within(consumer: Consumer, seconds: float) -> bool:
     try:
         async with asyncio.timeout(seconds):
-            await polling.wait(found_jobs=True)
+            await consumer._wait_for_poll(found_jobs=True)
     except TimeoutError:
         return False
-    polling.begin_poll()
+    consumer._begin_poll()
     return True
 
 
-async def test_without_a_reason_the_next_poll_is_an_interval_away(polling: Polling) -> None:
-    assert not await polls_within(polling, LATER_SECONDS)
+async def test_without_a_reason_the_next_poll_is_an_interval_away():
+    assert not await polls_within(consumer_with(free=2), LATER_SECONDS)
 
 
-async def test_a_few_free_slots_wait_for_more(
-    polling: Polling, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(polling_module, "SHARED_POLL_SECONDS", 60.0)
-    polling.poll_for_free_slots(few=True)
-    assert not await polls_within(polling, LATER_SECONDS)
+async def test_a_few_free_slots_wait_for_more(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(consumer_module, "SHARED_POLL_SECONDS", 60.0)
+    consumer = consumer_with(free=2)
+    consumer._poll_for_free_slots()
+    assert not await polls_within(consumer, LATER_SECONDS)
 
 
-async def test_a_few_free_slots_wait_for_a_moment_only_and_share_the_poll(polling: Polling) -> None:
+async def test_a_few_free_slots_wait_for_a_moment_only_and_share_the_poll():
+    consumer = consumer_with(free=2)
     for _ in range(5):
-        polling.poll_for_free_slots(few=True)
-    assert await polls_within(polling, SOON_SECONDS)
-    assert not await polls_within(polling, LATER_SECONDS)
+        consumer._poll_for_free_slots()
+    assert await polls_within(consumer, SOON_SECONDS)
+    assert not await polls_within(consumer, LATER_SECONDS)
 
 
-async def test_a_poll_serves_slots_that_became_free_before_it(polling: Polling) -> None:
-    polling.poll_for_free_slots(few=True)
-    polling.begin_poll()
-    assert not await polls_within(polling, LATER_SECONDS)
+async def test_a_poll_serves_slots_that_became_free_before_it():
+    consumer = consumer_with(free=2)
+    consumer._poll_for_free_slots()
+    consumer._begin_poll()
+    assert not await polls_within(consumer, LATER_SECONDS)
 
 
-async def test_slots_that_become_free_after_a_poll_have_one_of_their_own(polling: Polling) -> None:
-    polling.poll_for_free_slots(few=True)
-    polling.begin_poll()
-    polling.poll_for_free_slots(few=True)
-    assert await polls_within(polling, SOON_SECONDS)
+async def test_slots_that_become_free_after_a_poll_have_one_of_their_own():
+    consumer = consumer_with(free=2)
+    consumer._poll_for_free_slots()
+    consumer._begin_poll()
+    consumer._poll_for_free_slots()
+    assert await polls_within(consumer, SOON_SECONDS)
 
 
-@pytest.mark.parametrize("reason", ["submission", "many free slots"])
-async def test_other_reasons_do_not_wait_for_a_shared_poll(
-    polling: Polling, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(polling_module, "SHARED_POLL_SECONDS", 60.0)
-    polling.poll_for_free_slots(few=True)
-    if reason == "submission":
-        polling.poll_now()
-    else:
-        polling.poll_for_free_slots(few=False)
-    assert await polls_within(polling, SOON_SECONDS)
+async def test_a_submission_does_not_wait_for_a_shared_poll(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(consumer_module, "SHARED_POLL_SECONDS", 60.0)
+    consumer = consumer_with(free=2)
+    consumer._poll_for_free_slots()
+    consumer.wake()
+    assert await polls_within(consumer, SOON_SECONDS)
 
 
-async def test_the_interval_does_not_grow_while_jobs_are_expected(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(polling_module, "MIN_POLL_SECONDS", 0.01)
-    polling = Polling()
-    for expected in (True, True, False):
-        polling.begin_poll()
-        if expected:
-            polling.expect_jobs()
-        await polling.wait(found_jobs=False)
-        assert (polling._pause > 0.01) is not expected
+async def test_many_free_slots_do_not_wait_for_more(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(consumer_module, "SHARED_POLL_SECONDS", 60.0)
+    consumer = consumer_with(free=16)
+    consumer._poll_for_free_slots()
+    assert await polls_within(consumer, SOON_SECONDS)

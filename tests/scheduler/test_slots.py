@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
@@ -11,9 +12,8 @@ import pytest
 from siteatlas.queue.fence import Claim, Priority
 from siteatlas.scheduler.slots import (
     MIN_STAY_SECONDS,
-    PARKED_PER_SLOT,
+    WAITING_PER_SLOT,
     RunningJob,
-    Shortage,
     Slots,
     StopReason,
 )
@@ -77,10 +77,10 @@ async def test_some_slots_are_reserved_for_interactive_jobs(size: int, reserved:
     assert (slots.free_for_background, slots.free) == (0, reserved)
 
 
-async def test_a_parked_job_frees_its_slot_and_is_still_held():
+async def test_a_job_that_leaves_its_slot_is_still_held():
     slots = Slots(4)
     (job,) = filled(slots, 1)
-    slots.park(job)
+    slots.leave(job)
     assert (slots.free, slots.running, slots.jobs()) == (4, 0, [job])
     assert not await slots.wait_idle(0.01)
 
@@ -89,23 +89,23 @@ async def test_a_free_slot_is_reported():
     told: list[None] = []
     slots = Slots(2, lambda: told.append(None))
     (job,) = filled(slots, 1)
-    slots.park(job)
+    slots.leave(job)
     assert told
 
 
-async def test_a_job_that_never_left_its_slot_resumes_at_once():
+async def test_a_job_that_never_left_its_slot_goes_on_at_once():
     slots = Slots(2)
     (job,) = filled(slots, 1)
-    await asyncio.wait_for(slots.resume(job), 0.1)
-    assert (slots.running, slots.free, slots.parked) == (1, 1, 0)
+    await asyncio.wait_for(slots.enter(job), 0.1)
+    assert (slots.running, slots.free, slots.waiting) == (1, 1, 0)
 
 
-async def test_a_parked_batch_job_waits_for_a_slot_that_is_not_reserved():
+async def test_a_batch_job_enters_no_slot_that_is_reserved():
     slots = Slots(2)
-    (parked,) = filled(slots, 1)
-    slots.park(parked)
+    (waiting,) = filled(slots, 1)
+    slots.leave(waiting)
     (other,) = filled(slots, 1)
-    back = asyncio.create_task(slots.resume(parked))
+    back = asyncio.create_task(slots.enter(waiting))
     await asyncio.sleep(0)
     assert not back.done()
     slots.remove(other)
@@ -118,13 +118,13 @@ async def test_an_interactive_job_returns_before_batch_jobs():
     first, person, holder = batch_job(), person_job(), person_job()
     for job in (first, person):
         slots.add(job)
-        slots.park(job)
+        slots.leave(job)
     slots.add(holder)
     slots.add(other := person_job())
     order: list[RunningJob] = []
 
     async def back(job: RunningJob) -> None:
-        await slots.resume(job)
+        await slots.enter(job)
         order.append(job)
 
     tasks = [asyncio.create_task(back(job)) for job in (first, person)]
@@ -141,16 +141,16 @@ async def test_an_interactive_job_returns_before_batch_jobs():
 
 async def test_a_cancelled_return_leaves_the_slot_to_others():
     slots = Slots(1)
-    parked, other = person_job(), person_job()
-    slots.add(parked)
-    slots.park(parked)
+    waiting, other = person_job(), person_job()
+    slots.add(waiting)
+    slots.leave(waiting)
     slots.add(other)
-    back = asyncio.create_task(slots.resume(parked))
+    back = asyncio.create_task(slots.enter(waiting))
     await asyncio.sleep(0)
     back.cancel()
     await asyncio.gather(back, return_exceptions=True)
     slots.remove(other)
-    slots.remove(parked)
+    slots.remove(waiting)
     assert (slots.free, slots.jobs()) == (1, [])
 
 
@@ -159,10 +159,10 @@ async def test_one_site_gets_a_quarter_of_the_slots():
     jobs = [batch_job("example.com") for _ in range(20)]
     for job in jobs:
         slots.add(job)
-    assert (slots.running, slots.parked) == (8, 12)
+    assert (slots.running, slots.waiting) == (8, 12)
     slots.add(batch_job("other.example"))
     assert slots.running == 9
-    back = asyncio.create_task(slots.resume(jobs[-1]))
+    back = asyncio.create_task(slots.enter(jobs[-1]))
     await asyncio.sleep(0)
     slots.remove(jobs[0])
     await asyncio.wait_for(back, 0.1)
@@ -176,12 +176,12 @@ async def test_a_job_that_waited_long_for_its_slot_counts_as_active_once_it_has_
         slots.add(job)
     waiting = jobs[-1]
     waiting.activity._last -= 1000
-    back = asyncio.create_task(slots.resume(waiting))
+    back = asyncio.create_task(slots.enter(waiting))
     await asyncio.sleep(0)
     assert waiting.activity.idle_seconds() > 900
     slots.remove(jobs[0])
     # Before the task that waits for the slot takes its next step.
-    assert (slots.is_parked(waiting), back.done()) == (False, False)
+    assert (slots.is_waiting(waiting), back.done()) == (False, False)
     assert waiting.activity.idle_seconds() < 1
     await back
 
@@ -190,57 +190,57 @@ async def test_one_user_never_gets_all_slots():
     slots, user = Slots(8), uuid4()
     for _ in range(8):
         slots.add(person_job(user))
-    assert (slots.running, slots.users_at_limit()) == (6, {user})
+    assert (slots.running, slots.users_at_limit()) == (6, frozenset({user}))
     slots.add(person_job(uuid4()))
     assert slots.running == 7
 
 
-async def test_no_batch_job_is_claimed_while_too_many_are_parked():
+async def test_no_batch_job_is_claimed_while_too_many_wait():
     slots = Slots(2)
-    for _ in range(2 * PARKED_PER_SLOT):
-        slots.add_parked(batch_job())
+    for _ in range(2 * WAITING_PER_SLOT):
+        slots.add_waiting(batch_job())
     assert (slots.free_for_background, slots.free) == (0, 2)
 
 
-async def test_the_longest_parked_jobs_make_room_when_no_more_can_be_parked():
+async def test_the_jobs_held_longest_are_snoozed_when_no_more_can_wait():
     slots = Slots(2)
-    jobs = [batch_job() for _ in range(2 * PARKED_PER_SLOT)]
+    jobs = [batch_job() for _ in range(2 * WAITING_PER_SLOT)]
     for job in jobs:
-        slots.add_parked(job)
-    assert slots.jobs_to_displace() == []
+        slots.add_waiting(job)
+    assert slots.jobs_to_snooze() == []
     for age, job in enumerate(jobs):
         job.since -= MIN_STAY_SECONDS + age
-    assert slots.jobs_to_displace() == [jobs[-1], jobs[-2]]
+    assert slots.jobs_to_snooze() == [jobs[-1], jobs[-2]]
 
 
-async def test_jobs_that_are_being_sent_away_already_make_room():
+async def test_jobs_that_are_being_snoozed_already_make_room():
     slots = Slots(2)
-    jobs = [batch_job() for _ in range(2 * PARKED_PER_SLOT)]
+    jobs = [batch_job() for _ in range(2 * WAITING_PER_SLOT)]
     for job in jobs:
-        slots.add_parked(job)
+        slots.add_waiting(job)
         job.since -= MIN_STAY_SECONDS
-    for job in slots.jobs_to_displace():
-        job.stop(StopReason.DISPLACED)
-    assert slots.jobs_to_displace() == []
+    for job in slots.jobs_to_snooze():
+        job.stop(StopReason.SNOOZED)
+    assert slots.jobs_to_snooze() == []
 
 
-async def test_jobs_that_never_had_a_slot_neither_use_up_the_parking_nor_are_displaced():
+async def test_a_site_with_as_many_jobs_as_it_may_have_is_at_its_limit():
     slots = Slots(32)
-    jobs = [batch_job("example.com") for _ in range(8 + 2 * slots.max_parked)]
-    for job in jobs:
-        slots.add(job)
-        job.since -= MIN_STAY_SECONDS
-    assert (slots.running, slots.free, slots.free_for_background) == (8, 24, 20)
-    assert slots.jobs_to_displace() == []
+    for number in range(8):
+        assert slots.sites_at_limit() == frozenset()
+        slots.add(batch_job("example.com"))
+        slots.add(batch_job(f"{number}.example"))
+    slots.add(batch_job(None))
+    assert slots.capacity(8).sites_at_limit == {"example.com"}
 
 
-async def test_new_jobs_have_slots_as_long_as_their_site_and_their_user_have_a_share():
-    slots, user = Slots(8), uuid4()
-    slots.add(batch_job("example.com", user))
-    shares = [("example.com", None)] * 2 + [(None, user)] * 6 + [(None, None)]
-    site, of_user = Shortage.SITE, Shortage.USER
-    assert list(slots.shortages(shares)) == [None, site, *[None] * 5, of_user, None]
-    assert list(slots.shortages([("example.com", user)])) == [None]
+@pytest.mark.parametrize(("jobs", "again"), [(7, False), (8, True)])
+async def test_a_claim_in_which_a_site_got_all_it_may_have_is_followed_by_another(
+    jobs: int, *, again: bool
+):
+    slots = Slots(32)
+    claims = [replace(claim(), site="example.com") for _ in range(jobs)] + [claim()] * 9
+    assert slots.note_claimed(slots.capacity(32), claims) is again
 
 
 def counted_slots(size: int) -> tuple[Slots, list[bool]]:
@@ -249,31 +249,31 @@ def counted_slots(size: int) -> tuple[Slots, list[bool]]:
     return Slots(size, lambda: calls.append(True)), calls
 
 
-async def test_parking_asks_for_no_claim_when_the_last_one_left_room():
+async def test_a_job_that_leaves_its_slot_asks_for_no_claim_when_the_last_one_left_room():
     slots, calls = counted_slots(8)
     jobs = filled(slots, 4)
-    slots.note_claimed(slots.capacity(8), 0)
+    slots.note_claimed(slots.capacity(8), [])
     for job in jobs:
-        slots.park(job)
-        await slots.resume(job)
+        slots.leave(job)
+        await slots.enter(job)
     assert calls == []
 
 
-async def test_parking_asks_for_a_claim_when_the_last_one_took_all_it_might():
+async def test_a_job_that_leaves_its_slot_asks_for_a_claim_when_the_last_one_took_all_it_might():
     slots, calls = counted_slots(8)
     (job,) = filled(slots, 1)
     capacity = slots.capacity(8)
-    slots.note_claimed(capacity, capacity.background)
-    slots.park(job)
+    slots.note_claimed(capacity, [claim()] * capacity.background)
+    slots.leave(job)
     assert calls == [True]
 
 
 async def test_a_slot_that_becomes_free_during_a_claim_asks_for_another():
     slots, calls = counted_slots(8)
     (job,) = filled(slots, 1)
-    slots.note_claimed(slots.capacity(8), 0)
+    slots.note_claimed(slots.capacity(8), [])
     slots.capacity(8)
-    slots.park(job)
+    slots.leave(job)
     assert calls == [True]
 
 
@@ -283,14 +283,14 @@ async def test_a_user_who_was_passed_over_requests_a_claim_once_they_have_room()
     his = [batch_job(user=user) for _ in range(slots.max_per_user)]
     for job in [*his, other]:
         slots.add(job)
-    slots.park(other)
+    slots.leave(other)
     calls.clear()
     capacity = slots.capacity(8)
     assert capacity.users_at_limit == {user}
-    slots.note_claimed(capacity, 0)
+    slots.note_claimed(capacity, [])
     slots.remove(other)
     assert calls == []
-    slots.park(his[0])
+    slots.leave(his[0])
     assert calls == [True]
 
 

@@ -66,17 +66,18 @@ from siteatlas.processor.publication import (
 from siteatlas.processor.recorder import START_PROGRESS, Recorder, record_events
 from siteatlas.processor.settlement import RemovalRules, end_of_scan
 from siteatlas.processor.steps import STEP_SECONDS, FencedSteps, JobActivity
-from siteatlas.queue.claims import (
-    HEARTBEATS_PER_LEASE,
-    assign_domain,
-    claim_one,
-    heartbeat,
-    report_start,
-)
+from siteatlas.queue.claims import claim_one
 from siteatlas.queue.completion import MAX_POSTPONEMENTS, MAX_SNOOZES, postpone_seconds
-from siteatlas.queue.fence import FINAL_STATUSES, UNPUBLISHED, Claim
+from siteatlas.queue.fence import (
+    FINAL_STATUSES,
+    HEARTBEATS_PER_LEASE,
+    UNPUBLISHED,
+    Claim,
+    assign_domain,
+    heartbeat,
+)
 from siteatlas.queue.job_service import job_service
-from siteatlas.queue.opening import NewScan, open_new_scan
+from siteatlas.queue.opening import NewScan, open_new_scan, report_start
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.options import MAX_DOCUMENTS

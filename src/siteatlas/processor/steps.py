@@ -22,8 +22,7 @@ from siteatlas.errors import DatabaseError
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.processor.documents import OpenedScan
-from siteatlas.queue.claims import report_progress
-from siteatlas.queue.fence import Claim
+from siteatlas.queue.fence import Claim, report_progress
 from siteatlas.scanner.events import RobotsRead, SitemapsSkipped
 from siteatlas.storage.session import (
     AsyncSession,

@@ -1,13 +1,15 @@
-"""The claim on a job and its fence: statements that take effect only for the claim holder.
+"""The fence and the lease of a claimed job: statements that take effect only for its holder.
 
-Every transaction that writes for a job ends with one of them (decision 0002).
+The fence grows with every claim. Every transaction that writes for a job ends with one of these
+statements (decision 0002). `heartbeat` renews the leases of all jobs of a process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -16,23 +18,29 @@ from sqlalchemy import (
     BindParameter,
     Boolean,
     Double,
+    Integer,
     Interval,
     Row,
+    Text,
     and_,
     bindparam,
     case,
     delete,
     func,
     literal,
+    literal_column,
+    select,
+    tuple_,
     update,
 )
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.errors import InputError
+from siteatlas.errors import InputError, JobCancelled, LeaseLost
+from siteatlas.net.egress import registrable_domain
 from siteatlas.scanner.options import ChildFilter
 from siteatlas.settings import DEFAULT_MAX_ATTEMPTS
-from siteatlas.storage.models import Job, JobStatus, ScanScope, Worker
+from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus, ScanScope, Worker
 from siteatlas.storage.schema import JOBS
 
 ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
@@ -62,6 +70,24 @@ def parse_status_or_type(
     except ValueError as error:
         words = ", ".join([*known, *older])
         raise InputError(f"There is no {what} {text!r}. Known: {words}.") from error
+
+
+def is_pending(job: Any) -> Any:
+    """Whether the job with these columns is pending; matches the predicate of `ix_jobs_fair`."""
+    return and_(
+        job.status == queue_literal(JobStatus.PENDING), job.job_type == queue_literal(SITEMAP_JOB)
+    )
+
+
+def queue_literal(value: str | int) -> Any:
+    """A literal for statements on jobs; generic plans with a parameter use no partial index.
+
+    It is a part of the compiled statement. `literal_execute` would insert it at every execution.
+    """
+    if isinstance(value, int):
+        return literal_column(str(int(value)), Integer())
+    quoted = value.replace("'", "''")
+    return literal_column(f"'{quoted}'", Text())
 
 
 # A process reports at least this often, however long its leases are.
@@ -140,7 +166,7 @@ renew_lease = (
             JOBS.c.result_data,
         ),
         rescues=case((bindparam("finished", type_=Boolean()), 0), else_=JOBS.c.rescues),
-        # Other jobs may run beside a suspect from then on.
+        # Other jobs may run beside it from then on.
         alone=and_(JOBS.c.alone, ~bindparam("finished", type_=Boolean())),
         snoozes=case((bindparam("read", type_=Boolean()), 0), else_=JOBS.c.snoozes),
         updated_at=func.now(),
@@ -162,6 +188,7 @@ claim_columns = (
     JOBS.c.created_at,
     JOBS.c.run_at,
     JOBS.c.priority,
+    JOBS.c.site,
 )
 
 
@@ -169,7 +196,8 @@ claim_columns = (
 class Claim:
     """The right to work on a job, valid as long as the job has this fence.
 
-    `is_suspect`: the job may have killed its workers, so it must run alone in its process.
+    `site` is the registrable domain whose jobs are limited, if they are. `alone`: the job may have
+    killed its workers, so no other job may run in its process.
     """
 
     id: int
@@ -185,7 +213,8 @@ class Claim:
     created_by: UUID
     created_at: datetime
     priority: int = 0
-    is_suspect: bool = False
+    site: str | None = None
+    alone: bool = False
     child_filter: ChildFilter | None = None
 
     @property
@@ -224,6 +253,7 @@ class Claim:
             created_by=job.created_by,
             created_at=job.created_at,
             priority=job.priority,
+            site=job.site,
             child_filter=ChildFilter.stored(metadata.get("child_filter")),
         )
 
@@ -238,12 +268,107 @@ def _job_request_text(value: Any) -> str | None:
     return value if isinstance(value, str) and value.strip() else None
 
 
+HEARTBEATS_PER_LEASE = 4
+
+
+async def report_progress(
+    session: AsyncSession,
+    claim: Claim,
+    *,
+    lease_seconds: float,
+    progress: float,
+    result_data: dict[str, Any] | None = None,
+    documents_finished: bool = False,
+    documents_read: bool = False,
+) -> None:
+    """The fence: the last statement of every transaction that writes for a job.
+
+    It renews the lease and moves progress forward, never back. No row means that another worker
+    has claimed the job: LeaseLost rolls the whole transaction back. A finished document resets the
+    count of rescues, one that was read also that of snoozes.
+    """
+    values = fence_values(claim, lease_seconds, progress) | {
+        "result": result_data,
+        "finished": documents_finished,
+        "read": documents_read,
+    }
+    require_claim((await session.execute(renew_lease, values)).first())
+
+
+def fence_values(claim: Claim, lease_seconds: float, progress: float) -> dict[str, Any]:
+    """The values of `renew_lease` for a transaction that finished no document."""
+    # 1.0 is reserved for completed jobs.
+    return {
+        **claim.fenced,
+        "lease": timedelta(seconds=lease_seconds),
+        "new_progress": min(progress, 0.99),
+        "result": None,
+        "finished": False,
+        "read": False,
+    }
+
+
+def require_claim(row: Row[Any] | None) -> Row[Any]:
+    """The row; LeaseLost if the claim is no longer held, JobCancelled if that was requested."""
+    if row is None:
+        raise LeaseLost
+    if row.cancel_requested_at is not None:
+        raise JobCancelled
+    return row
+
+
+_assign_domain = (
+    update(JOBS)
+    .where(is_claim_holder)
+    .values(domain_id=bindparam("of_domain", type_=JOBS.c.domain_id.type), updated_at=func.now())
+    .returning(JOBS.c.id)
+)
+
+
+async def assign_domain(session: AsyncSession, claim: Claim, domain_id: UUID) -> None:
+    """Set the domain of a job that was created without one. LeaseLost if not the claim holder."""
+    values = {**claim.fenced, "of_domain": domain_id}
+    if (await session.execute(_assign_domain, values)).first() is None:
+        raise LeaseLost
+
+
+async def heartbeat(
+    session: AsyncSession, claims: Iterable[Claim], lease_seconds: float
+) -> tuple[set[int], set[int]]:
+    """Renew the leases of all jobs of a process in one statement.
+
+    Returns the ids of the jobs still held, and of those whose cancellation was requested.
+    """
+    held = sorted({(claim.id, claim.fence) for claim in claims})
+    if not held:
+        return set(), set()
+    mine = (
+        select(Job.id)
+        .where(tuple_(Job.id, Job.fence).in_(held), Job.status == JobStatus.PROCESSING)
+        .order_by(Job.id)
+        .with_for_update(key_share=True)
+        .cte("mine")
+    )
+    statement = (
+        update(Job)
+        .where(Job.id == mine.c.id)
+        .values(lease_until=func.now() + timedelta(seconds=lease_seconds), heartbeat_at=func.now())
+        .returning(Job.id, Job.cancel_requested_at)
+        .execution_options(synchronize_session=False)
+    )
+    rows = (await session.execute(statement)).all()
+    return {row.id for row in rows}, {row.id for row in rows if row.cancel_requested_at}
+
+
 class Priority(IntEnum):
     """Lower is sooner."""
 
     INTERACTIVE = 0
     BATCH = 5
     SCHEDULED = 9
+
+
+_PORT = re.compile(r":\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +397,7 @@ class NewJob:
             "domain_id": self.domain_id,
             "created_by": self.created_by,
             "dedup_key": self.domain,
+            "site": registrable_domain(_PORT.sub("", self.domain)),
             "priority": int(self.priority),
             "max_attempts": self.max_attempts,
             "result_data": {"domain": self.domain, "max_pages": self.max_pages},

@@ -25,8 +25,7 @@ from siteatlas.errors import (
     JobStateConflict,
 )
 from siteatlas.net.address import parse_site
-from siteatlas.queue.fair_order import queue_literal
-from siteatlas.queue.fence import NewJob, SubmittedJob, parse_status
+from siteatlas.queue.fence import NewJob, SubmittedJob, parse_status, queue_literal
 from siteatlas.queue.operator_actions import requeued_values
 from siteatlas.queue.submission import create
 from siteatlas.storage.models import LOCAL_USER_ID, SITEMAP_JOB, Job, JobStatus, User

@@ -44,7 +44,7 @@ from siteatlas.catalog.domains import SCHEDULED
 from siteatlas.catalog.webhooks import WebhookLoad, webhook_load
 from siteatlas.errors import DatabaseUnavailable
 from siteatlas.meters import Meters, meters
-from siteatlas.queue.fair_order import pending_lines
+from siteatlas.queue.claims import first_jobs
 from siteatlas.queue.fence import ACTIVE_STATUSES, ALIVE_SECONDS, FINAL_STATUSES
 from siteatlas.scanner.events import DocumentOutcome, UnchangedBy
 from siteatlas.storage.models import SITEMAP_JOB, ChangeKind, Domain, Job, JobStatus, Worker
@@ -351,14 +351,14 @@ async def _count(session: AsyncSession, statuses: Iterable[JobStatus]) -> dict[s
 
 async def oldest_pending_at(session: AsyncSession) -> datetime | None:
     """Since when the first job that could run now has been waiting; None without such a job."""
-    first = pending_lines().c.run_at
+    first = first_jobs().c.run_at
     due: datetime | None = await session.scalar(select(func.min(first)).where(first <= func.now()))
     return due
 
 
 async def oldest_pending_seconds(session: AsyncSession) -> float:
     """Age of the oldest job that is ready to run; one index probe per user and priority."""
-    first = pending_lines().c.run_at
+    first = first_jobs().c.run_at
     age = extract("epoch", func.now() - func.min(first)).cast(Float)
     seconds = await session.scalar(select(age))
     return max(0.0, float(seconds or 0.0))

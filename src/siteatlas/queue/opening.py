@@ -21,11 +21,10 @@ from siteatlas.catalog.sitemaps import (
     known_sitemap,
     with_children,
 )
-from siteatlas.queue.claims import distinct_documents, fence_values
-from siteatlas.queue.fence import Claim, renew_lease
+from siteatlas.queue.fence import Claim, fence_values, renew_lease, require_claim
 from siteatlas.queue.submission import joined_documents
 from siteatlas.storage.schema import DOMAINS, JOBS, SCANS, SITE_HEADERS, SITEMAPS
-from siteatlas.storage.session import Reader
+from siteatlas.storage.session import AsyncSession, Reader
 
 _domain = bound("of_domain", type_=SCANS.c.domain_id.type)
 # Joined to the job, so that the site is locked before it, as in every other transaction.
@@ -139,3 +138,24 @@ async def _sitemaps_of_claimed_job(
         return None
     loaded = {row.id: known_sitemap(row) for row in rows if row.id is not None}
     return KnownSitemaps(await with_children(session, loaded), len(loaded))
+
+
+# One statement, because every scan begins with both.
+_start = renew_lease.returning(joined_documents().label("documents"))
+
+
+async def report_start(
+    session: AsyncSession, claim: Claim, *, lease_seconds: float, progress: float
+) -> tuple[str, ...]:
+    """The fence of the transaction that opens a scan.
+
+    Returns the documents that submissions have added to recent jobs of the domain.
+    """
+    values = fence_values(claim, lease_seconds, progress) | {"of_domain": claim.domain_id}
+    row = require_claim((await session.execute(_start, values)).first())
+    return distinct_documents(row.documents)
+
+
+def distinct_documents(lists: Sequence[Sequence[str]] | None) -> tuple[str, ...]:
+    """The documents of all lists, each once."""
+    return tuple(dict.fromkeys(document for some in lists or () for document in some))

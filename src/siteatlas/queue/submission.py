@@ -45,8 +45,14 @@ from siteatlas.catalog.domains import (
 )
 from siteatlas.errors import ConflictError
 from siteatlas.net.address import WebAddress, parse_site
-from siteatlas.queue.fair_order import is_pending, queue_literal
-from siteatlas.queue.fence import ACTIVE_STATUSES, NewJob, Priority, SubmittedJob
+from siteatlas.queue.fence import (
+    ACTIVE_STATUSES,
+    NewJob,
+    Priority,
+    SubmittedJob,
+    is_pending,
+    queue_literal,
+)
 from siteatlas.scanner.discovery.home_page import names_document
 from siteatlas.scanner.options import ChildFilter
 from siteatlas.settings import DEFAULT_MAX_ATTEMPTS
@@ -323,6 +329,7 @@ def _registration_and_job(*, watch: bool, scheme_given: bool) -> Select[Any]:
             "domain_id",
             "created_by",
             "dedup_key",
+            "site",
             "priority",
             "max_attempts",
             "result_data",

@@ -39,11 +39,11 @@ from siteatlas.catalog.paging import (
 )
 from siteatlas.errors import BatchNotFound, InputError, JobNotFound
 from siteatlas.net.address import parse_site
-from siteatlas.queue.fair_order import is_pending
 from siteatlas.queue.fence import (
     ACTIVE_STATUSES,
     ALIVE_SECONDS,
     FINAL_STATUSES,
+    is_pending,
     parse_status,
 )
 from siteatlas.storage.models import (

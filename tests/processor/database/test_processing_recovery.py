@@ -13,8 +13,8 @@ from siteatlas.errors import EgressDenied, SiteatlasError
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.processing import Processor, process_domain_with_own_session
 from siteatlas.processor.steps import JobActivity
-from siteatlas.queue.claims import rescue
 from siteatlas.queue.operator_actions import cancel, retry
+from siteatlas.queue.rescues import rescue
 from siteatlas.storage.models import Job, JobAttempt, Scan, Sitemap, SitemapScan, SitemapUrl
 from siteatlas.storage.session import bound_database, get_background_session
 from tests.fixtures.pipeline import index, pages, rows_of, settings_for, submit_server, urlset, work

@@ -12,8 +12,7 @@ from sqlalchemy import select
 
 from siteatlas.errors import LeaseLost
 from siteatlas.processor.publication import record_cancellation, record_failure, return_to_queue
-from siteatlas.queue.claims import heartbeat
-from siteatlas.queue.fence import Claim
+from siteatlas.queue.fence import Claim, heartbeat
 from siteatlas.queue.operator_actions import cancel
 from siteatlas.storage.models import Scan, SitemapScan
 from siteatlas.storage.session import get_background_session

@@ -10,21 +10,19 @@ import pytest
 from sqlalchemy import func, select, update
 
 from siteatlas.errors import LeaseLost
-from siteatlas.queue.claims import (
+from siteatlas.queue.claims import DEATHS_BEFORE_ALONE
+from siteatlas.queue.completion import release
+from siteatlas.queue.fence import Claim, WorkerReport, heartbeat, report_progress, report_worker
+from siteatlas.queue.rescues import (
     MAX_DEATHS,
     MAX_RESCUES,
     POISON_RESCUES,
-    clear_suspect,
+    clear_deaths,
     forgive_rescues,
-    heartbeat,
     mark_alone,
     release_orphans,
-    report_progress,
     rescue,
 )
-from siteatlas.queue.completion import release
-from siteatlas.queue.fair_order import SUSPECT_RESCUES
-from siteatlas.queue.fence import Claim, WorkerReport, report_worker
 from siteatlas.storage.models import JobAttempt, Worker
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.queue import (
@@ -165,11 +163,11 @@ async def test_a_suspect_that_survived_alone_is_claimed_like_any_other_job() -> 
     await change(submitted.id, rescues=2)
     claim = await take_isolated()
     async with get_background_session() as session, session.begin():
-        await clear_suspect(session, claim)
+        await clear_deaths(session, claim)
         await release(session, claim)
     job = await job_of(submitted.id)
     assert (job.rescues, job.alone) == (0, False)
-    assert not (await take_one()).is_suspect
+    assert not (await take_one()).alone
 
 
 async def test_a_worker_that_lost_its_claim_neither_isolates_nor_clears_the_job() -> None:
@@ -183,7 +181,7 @@ async def test_a_worker_that_lost_its_claim_neither_isolates_nor_clears_the_job(
     async with get_background_session() as session, session.begin():
         with pytest.raises(LeaseLost):
             await mark_alone(session, overtaken)
-        await clear_suspect(session, overtaken)
+        await clear_deaths(session, overtaken)
     job = await job_of(submitted.id)
     assert (job.fence, job.rescues, job.alone) == (holder.fence, 2, True)
 
@@ -196,14 +194,14 @@ async def test_after_two_deaths_a_job_is_not_claimed_with_others() -> None:
     await submit("innocent.example.com")
     assert [claim.domain for claim in await take(10)] == ["innocent.example.com"]
     claim = await take_suspect()
-    assert (claim.id, claim.is_suspect) == (suspect.id, True)
+    assert (claim.id, claim.alone) == (suspect.id, True)
     assert not (await job_of(suspect.id)).alone
 
 
 async def test_a_job_that_never_ran_alone_is_poison_after_six_deaths() -> None:
     submitted = await submit("example.com")
     for deaths in range(1, MAX_RESCUES):
-        await die(submitted.id, take_one if deaths <= SUSPECT_RESCUES else take_suspect)
+        await die(submitted.id, take_one if deaths <= DEATHS_BEFORE_ALONE else take_suspect)
         job = await job_of(submitted.id)
         assert (job.status, job.rescues) == ("pending", deaths)
     await die(submitted.id, take_suspect)
@@ -213,7 +211,7 @@ async def test_a_job_that_never_ran_alone_is_poison_after_six_deaths() -> None:
 async def clear(claim: Claim) -> None:
     """Let a suspect survive its time alone."""
     async with get_background_session() as session, session.begin():
-        await clear_suspect(session, claim)
+        await clear_deaths(session, claim)
 
 
 async def test_a_job_that_kills_its_workers_after_its_time_alone_is_poison_in_the_end() -> None:
@@ -324,13 +322,13 @@ async def test_a_job_that_always_dies_with_the_database_server_becomes_a_suspect
     None
 ):
     submitted = await submit("example.com")
-    for _ in range(MAX_DEATHS + SUSPECT_RESCUES):
+    for _ in range(MAX_DEATHS + DEATHS_BEFORE_ALONE):
         await change(submitted.id, run_at=func.now())
         await begin(await take_one())
         await let_server_restart(submitted.id)
         await let_lease_expire(submitted.id)
         await rescue_all()
-    assert (await job_of(submitted.id)).rescues == SUSPECT_RESCUES
+    assert (await job_of(submitted.id)).rescues == DEATHS_BEFORE_ALONE
 
 
 async def test_a_living_worker_takes_the_blame_back_once() -> None:

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import func, select
 
 from siteatlas.errors import JobCancelled, LeaseLost
-from siteatlas.queue.claims import heartbeat, release_orphans, report_progress
 from siteatlas.queue.completion import complete, fail, release
-from siteatlas.queue.fence import Claim
+from siteatlas.queue.fence import Claim, heartbeat, report_progress
 from siteatlas.queue.operator_actions import cancel
+from siteatlas.queue.rescues import release_orphans
 from siteatlas.storage.models import JobAttempt
 from siteatlas.storage.session import AsyncSession, get_background_session
 from tests.fixtures.queue import (

@@ -10,10 +10,11 @@ import pytest
 from sqlalchemy import func
 
 from siteatlas.errors import InputError, JobNotFound
-from siteatlas.queue.claims import claim_one, release_orphans
+from siteatlas.queue.claims import claim_one
 from siteatlas.queue.job_service import job_service
 from siteatlas.queue.metrics import EndedJobs, queue_load
 from siteatlas.queue.operator_actions import cancel, retry
+from siteatlas.queue.rescues import release_orphans
 from siteatlas.queue.retention import prune_jobs
 from siteatlas.queue.views import count_jobs_by_status, find_job, list_jobs
 from siteatlas.storage.models import LOCAL_USER_ID, Job

@@ -13,9 +13,8 @@ from siteatlas.errors import JobCancelled, LeaseLost
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.processing import Processor
 from siteatlas.processor.steps import JobActivity
-from siteatlas.queue.claims import report_start
 from siteatlas.queue.fence import Claim
-from siteatlas.queue.opening import NewScan, open_new_scan
+from siteatlas.queue.opening import NewScan, open_new_scan, report_start
 from siteatlas.storage.models import Domain, Job, JobStatus, Scan
 from siteatlas.storage.session import (
     BACKGROUND_LIMITS,

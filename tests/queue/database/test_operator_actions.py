@@ -14,8 +14,8 @@ from siteatlas.errors import (
     JobNotFound,
     JobStateConflict,
 )
-from siteatlas.queue.claims import report_progress
 from siteatlas.queue.completion import cancel_running, complete, fail
+from siteatlas.queue.fence import report_progress
 from siteatlas.queue.job_service import job_service
 from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.storage.session import get_background_session

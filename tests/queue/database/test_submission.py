@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from sqlalchemy import func, select
 
-from siteatlas.queue.claims import report_start
 from siteatlas.queue.fence import Priority
+from siteatlas.queue.opening import report_start
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.queue import job_of, submit, take_one

@@ -13,9 +13,8 @@ import pytest
 from aiohttp import web
 from sqlalchemy import func, update
 
-from siteatlas.queue.claims import report_progress
 from siteatlas.queue.completion import complete, fail, release
-from siteatlas.queue.fence import Claim, NewJob, Priority, SubmittedJob
+from siteatlas.queue.fence import Claim, NewJob, Priority, SubmittedJob, report_progress
 from siteatlas.queue.operator_actions import cancel
 from siteatlas.queue.submission import create_many
 from siteatlas.scheduler.sitemap_scheduler import TickReport, enqueue_due_domains

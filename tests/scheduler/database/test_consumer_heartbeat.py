@@ -23,10 +23,10 @@ async def test_no_job_is_locked_while_a_heartbeat_has_something_else_to_do() -> 
     await submit("example.com")
     claim = await take_one(consumer.worker_id)
     consumer._slots.add(RunningJob(claim))
-    await consumer._leases.heartbeat()
+    await consumer.heartbeat()
     async with get_background_session() as other, other.begin():
         await other.execute(update(Worker).values(running=7))
-        beat = asyncio.create_task(consumer._leases.heartbeat())
+        beat = asyncio.create_task(consumer.heartbeat())
         await asyncio.sleep(0.5)
         assert not beat.done()
         async with get_background_session() as rescuer, rescuer.begin():

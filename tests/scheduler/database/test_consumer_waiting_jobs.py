@@ -177,7 +177,7 @@ async def test_a_job_that_has_just_ended_is_not_reported_as_lost(monkeypatch: py
 
         async def published(*arguments: object) -> object:
             result = await publishing(*arguments)  # type: ignore[arg-type]
-            await consumer._leases.heartbeat()
+            await consumer.heartbeat()
             return result
 
         monkeypatch.setattr(processing, "publish", published)

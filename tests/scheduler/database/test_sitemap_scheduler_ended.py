@@ -38,7 +38,7 @@ async def end_loop(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Consumer._poll_loop", "LeaseKeeper.heartbeat_loop", "DueClock.run"]
+    "name", ["Consumer._poll_loop", "Consumer._heartbeat_loop", "DueClock.run"]
 )
 async def test_a_worker_of_which_a_loop_has_ended_ends_with_an_error(name: str) -> None:
     with capture_logs() as lines:
@@ -65,7 +65,7 @@ async def test_a_worker_whose_loop_ended_releases_its_jobs() -> None:
         policy = EgressPolicy.from_text(settings.egress_allow)
         worker = asyncio.create_task(SitemapScheduler(settings, policy).run_until(asyncio.Event()))
         await asyncio.wait_for(asked.wait(), 20)
-        await end_loop("LeaseKeeper.heartbeat_loop")
+        await end_loop("Consumer._heartbeat_loop")
         with pytest.raises(SchedulerEnded):
             await asyncio.wait_for(worker, 20)
         assert (await job_of(job.id)).status == "pending"

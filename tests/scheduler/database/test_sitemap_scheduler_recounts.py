@@ -12,8 +12,8 @@ from siteatlas.catalog.scans import count_domain
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor import processing as recount
 from siteatlas.processor.processing import recount_site
-from siteatlas.queue.claims import POISON_RESCUES
 from siteatlas.queue.operator_actions import cancel
+from siteatlas.queue.rescues import POISON_RESCUES
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.scheduler.slots import StopReason
 from siteatlas.settings import Settings

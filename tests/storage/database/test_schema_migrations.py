@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Engine, event, func, inspect, select, text
 from sqlalchemy.orm import InstrumentedAttribute
 
 from siteatlas.catalog.domains import tombstone
+from siteatlas.queue.claims import claim
 from siteatlas.storage.models import (
     ApiKey,
     Base,
@@ -300,3 +301,26 @@ async def test_digests_of_entries_are_dropped_and_no_url_is_rewritten(old_databa
     await upgrade_schema(old_database.engine, "0017")
     assert await on(old_database, versions) == before != []
     assert await on(old_database, columns) == kept
+
+
+async def test_jobs_that_wait_during_the_upgrade_have_no_limit_and_are_claimed(
+    old_database: Database,
+):
+    waiting = (
+        "INSERT INTO jobs (created_by, dedup_key, result_data) "
+        "SELECT created_by, 'h' || n || '.example.com', '{}' "
+        "FROM domains CROSS JOIN generate_series(1, 5) AS n WHERE deleted_at IS NULL"
+    )
+
+    def unlimited(connection: Connection) -> list[Any]:
+        columns = (Job.site, Job.address, Job.status)
+        return [tuple(row) for row in connection.execute(select(*columns).order_by(Job.id))]
+
+    await upgrade_schema(old_database.engine, "0017")
+    await on(old_database, lambda connection: connection.execute(text(waiting)))
+    await upgrade_schema(old_database.engine, "0018")
+    pending = [row for row in await on(old_database, unlimited) if row[2] == JobStatus.PENDING]
+    assert pending == [(None, None, JobStatus.PENDING)] * len(pending)
+    async with old_database.session({}) as session, session.begin():
+        claims = await claim(session, "worker", 20, 60, max_per_site=1)
+    assert len(claims) == len(pending) >= 5

@@ -42,7 +42,9 @@ class Job(Base):
     """One piece of work, from its submission to its end.
 
     `fence` grows with every claim and never goes back; together with `id` it is the right to
-    write. `attempt` may be refunded. `alone`: no other job runs in its process.
+    write. `attempt` may be refunded. `alone`: no other job runs in its process. `site` is the
+    registrable domain whose jobs are limited in each process, `address` the one at which the site
+    answered last; null for no limit.
     `lease_until` has no index, so that heartbeats stay HOT.
     Other programs may keep jobs in the same table: only rows of the type `SITEMAP_JOB` are ever
     claimed, counted or pruned here. `dedup_key` is unique over the active jobs of all types.
@@ -57,9 +59,10 @@ class Job(Base):
             "created_by",
             "run_at",
             "id",
+            postgresql_include=["site", "address", "rescues"],
             postgresql_where=text(WAITING),
         ),
-        Index("ix_jobs_suspect", "id", postgresql_where=text(f"{WAITING} AND rescues >= 2")),
+        Index("ix_jobs_alone", "id", postgresql_where=text(f"{WAITING} AND rescues >= 2")),
         Index("ix_jobs_live", "id", postgresql_where=text("status = 'processing'")),
         Index(
             "uq_jobs_dedup_key", "dedup_key", unique=True, postgresql_where=text(ACTIVE_CONDITION)
@@ -94,6 +97,8 @@ class Job(Base):
     domain_id: Mapped[UUID | None] = mapped_column(ForeignKey("domains.id", ondelete="SET NULL"))
     created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id"))
     dedup_key: Mapped[str | None]
+    site: Mapped[str | None]
+    address: Mapped[str | None]
     progress: Mapped[float] = mapped_column(Double, server_default=text("0"))
     result_data: Mapped[dict[str, Any] | None]
     job_metadata: Mapped[dict[str, Any] | None]
@@ -242,3 +247,13 @@ class Worker(Base):
     last_seen_at: Mapped[datetime] = mapped_column(server_default=func.now())
     last_tick_at: Mapped[datetime | None]
     next_tick_at: Mapped[datetime | None]
+
+
+class AddressSlot(Base):
+    """The lease of a worker on an IP address that many waiting sites share."""
+
+    __tablename__ = "address_slots"
+
+    address: Mapped[str] = mapped_column(primary_key=True)
+    worker: Mapped[str]
+    until: Mapped[datetime]

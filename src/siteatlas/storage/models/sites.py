@@ -43,7 +43,8 @@ class Domain(Base):
     many of the listed URLs are missing from their sitemaps without proof that they were removed.
     `baseline_scan_id` is the first complete scan: URL events exist only after it. `next_scan_at`
     is set while the site is watched; a paused site keeps it but is not scanned. A deleted site has
-    given its name away, see `catalog.domains.tombstone`.
+    given its name away, see `catalog.domains.tombstone`. `address` is the IP address at which it
+    answered last, for IPv6 the /64 network.
     """
 
     __tablename__ = "domains"
@@ -68,6 +69,7 @@ class Domain(Base):
     domain: Mapped[str] = mapped_column(unique=True)
     origin: Mapped[str | None]
     base_url: Mapped[str]
+    address: Mapped[str | None]
     watched: Mapped[bool] = mapped_column(server_default=text("false"))
     paused: Mapped[bool] = mapped_column(server_default=text("false"))
     scan_interval_hours: Mapped[float | None] = mapped_column(Double)

@@ -7,17 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from sqlalchemy import func, select
 
 from siteatlas.processor import processing
-from siteatlas.queue.claims import claim, has_due_jobs, put_back
-from siteatlas.queue.fence import Claim
+from siteatlas.queue.claims import claim
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.settings import Settings
 from siteatlas.storage.models import Job, JobAttempt
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.pipeline import rows_of, submit_server
-from tests.fixtures.queue import LEASE, Priority, change, job_of, submit, take
+from tests.fixtures.queue import LEASE, Priority, change, job_of, submit
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 from tests.scheduler.database.test_consumer_waiting_jobs import (
@@ -49,9 +47,8 @@ async def submit_hosts(site: SiteServer, count: int, priority: Priority) -> list
     return hosts
 
 
-async def no_job_is_due() -> bool:
-    async with get_background_session() as session, session.begin():
-        return not await has_due_jobs(session)
+async def nothing_is_left_to_claim(consumer: Consumer) -> bool:
+    return not await consumer.claim_jobs(SLOTS)
 
 
 @asynccontextmanager
@@ -61,7 +58,7 @@ async def flooded(count: int, priority: Priority) -> AsyncIterator[tuple[Consume
         hosts = await submit_hosts(hostile, count, priority)
         async with working(*hosts, concurrency=SLOTS) as consumer:
             await wait_until(lambda: len(hostile.paths) == SLOTS_PER_SITE)
-            await wait_until(no_job_is_due)
+            await wait_until(lambda: nothing_is_left_to_claim(consumer))
             yield consumer, hosts
 
 
@@ -69,7 +66,7 @@ async def flooded(count: int, priority: Priority) -> AsyncIterator[tuple[Consume
 async def test_a_worker_holds_no_more_jobs_of_a_site_than_it_runs(priority: Priority):
     async with flooded(60, priority) as (consumer, _):
         slots = consumer._slots
-        assert (slots.running, slots.parked) == (SLOTS_PER_SITE, 0)
+        assert (slots.running, slots.waiting) == (SLOTS_PER_SITE, 0)
         assert slots.free_for_background == SLOTS - SLOTS_PER_SITE - slots.reserved
         pending = [job for job in await rows_of(Job) if job.status == "pending"]
         assert len(pending) == 60 - SLOTS_PER_SITE
@@ -86,7 +83,7 @@ async def test_a_batch_job_of_another_site_runs_beside_many_interactive_ones_of_
 
 
 @pytest.mark.full
-async def test_another_worker_takes_jobs_that_were_put_back():
+async def test_another_worker_takes_jobs_that_were_left():
     async with (
         flooded(60, Priority.BATCH) as (consumer, hosts),
         working(*hosts, concurrency=SLOTS) as other,
@@ -97,7 +94,7 @@ async def test_another_worker_takes_jobs_that_were_put_back():
 
 
 @pytest.mark.full
-async def test_a_worker_does_not_poll_more_often_while_it_can_only_put_jobs_back():
+async def test_a_worker_does_not_poll_more_often_while_all_pending_jobs_are_of_a_site_at_its_limit():
     async with flooded(60, Priority.BATCH) as (consumer, _):
         polls = 0
         claim_jobs = consumer.claim_jobs
@@ -135,28 +132,40 @@ async def test_a_single_run_leaves_no_job_of_a_site_for_later():
     assert await all_ended()
 
 
-async def test_a_job_that_is_put_back_is_as_before_but_due_later():
-    await submit("https://example.com")
+async def test_a_claim_takes_few_jobs_of_one_site_and_passes_over_sites_at_their_limit():
+    for number in range(200):
+        await submit(f"https://h{number}.example.com", priority=Priority.BATCH)
+    await submit("https://other.example", priority=Priority.BATCH)
+
+    async def sites(*at_limit: str) -> list[str | None]:
+        async with get_background_session() as session, session.begin():
+            claims = await claim(
+                session, "worker-a", 20, LEASE, sites_at_limit=at_limit, max_per_site=3
+            )
+        return [one.site for one in claims]
+
+    assert await sites() == ["example.com"] * 3
+    assert await sites("example.com") == ["other.example"]
+    assert await sites("example.com", "other.example") == []
+
+
+async def test_jobs_without_a_site_have_no_limit():
+    for number in range(6):
+        job = await submit(f"https://h{number}.example.com")
+        await change(job.id, site=None)
     async with get_background_session() as session, session.begin():
-        before = (await session.execute(select(Job))).scalar_one().to_dict()
-    (taken,) = await take_and_put_back(30)
-    after = await job_of(taken.id)
-    changed = {key for key, value in after.to_dict().items() if value != before[key]}
-    assert changed == {"run_at", "updated_at"}
-    assert await take() == []
-    await change(taken.id, run_at=func.now())
-    assert [(one.fence, one.attempt) for one in await take()] == [(1, 1)]
+        claims = await claim(session, "worker-a", 20, LEASE, max_per_site=2)
+    assert len(claims) == 6
 
 
-async def test_jobs_that_are_put_back_without_a_pause_keep_their_place_in_the_queue():
-    for number in range(4):
-        await submit(f"https://h{number}.example")
-    put_back_first = await take_and_put_back(None, limit=2)
-    assert [one.id for one in (await take(4))[:2]] == [one.id for one in put_back_first]
-
-
-async def take_and_put_back(seconds: float | None, *, limit: int = 10) -> list[Claim]:
-    async with get_background_session() as session, session.begin():
-        claims = await claim(session, "worker-a", limit, LEASE)
-        await put_back(session, dict.fromkeys(claims, seconds))
-    return claims
+@pytest.mark.parametrize(
+    ("address", "site"),
+    [
+        ("https://a.b.example.co.uk", "example.co.uk"),
+        ("http://www.example.com:8080", "example.com"),
+        ("http://127.0.0.1:8080", "127.0.0.1"),
+        ("http://[2001:db8::1]:8080", "2001:db8::1"),
+    ],
+)
+async def test_a_submitted_job_names_its_registrable_domain(address: str, site: str):
+    assert (await job_of((await submit(address)).id)).site == site

@@ -8,8 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import insert
 
-from siteatlas.queue.claims import claim
-from siteatlas.queue.fair_order import MAX_DUE_LINES
+from siteatlas.queue.claims import MAX_DUE_USERS, claim
 from siteatlas.storage.models import Job, User
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.queue import LEASE, Priority
@@ -101,7 +100,7 @@ async def test_500_users_without_a_due_job_do_not_keep_another_waiting():
 
 
 async def test_users_without_a_due_job_do_not_count_among_those_who_take_turns():
-    await users_with_a_job(MAX_DUE_LINES + 1, run_at=datetime.now(UTC) + timedelta(hours=1))
+    await users_with_a_job(MAX_DUE_USERS + 1, run_at=datetime.now(UTC) + timedelta(hours=1))
     modest = await user_with(1, "modest.example", Priority.SCHEDULED)
     assert await owners(4) == [modest]
 
