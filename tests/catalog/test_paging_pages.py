@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 
 from siteatlas.catalog.paging import (
     DEFAULT_LIMIT,
-    MAX_BIGINT,
     MAX_LIMIT,
-    MIN_BIGINT,
     CursorScope,
     bigint_key,
     page_size,
     text_key,
     uuid_key,
 )
+from siteatlas.catalog.views import MAX_BIGINT, MIN_BIGINT
 from siteatlas.errors import CursorInvalid
 
 JOBS = CursorScope("jobs", ("failed", None))

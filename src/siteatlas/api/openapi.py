@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -81,6 +83,7 @@ def openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
             shape = Problem.model_json_schema(ref_template=REF, mode="serialization")
             shapes |= shape.pop("$defs")
             shapes[Problem.__name__] = shape
+            document = _with_answers(document)
             document["components"]["securitySchemes"] = {
                 "key": {
                     "type": "http",
@@ -93,6 +96,24 @@ def openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
         return app.openapi_schema
 
     return make
+
+
+def _with_answers(document: dict[str, Any]) -> dict[str, Any]:
+    """The document in which views have the names of answers: `DomainView` is `DomainAnswer`."""
+
+    def answer_name(name: str) -> str:
+        name = re.sub("View(?=_|$)", "Answer", name)
+        return re.sub("Page(?=_|$)", "PageAnswer", name)
+
+    ref = re.compile(r"(?<=#/components/schemas/)\w+")
+    text = ref.sub(lambda found: answer_name(found[0]), json.dumps(document))
+    document, used = json.loads(text), set(ref.findall(text))
+    shapes = {answer_name(name): shape for name, shape in document["components"]["schemas"].items()}
+    for name, shape in shapes.items():
+        shape["title"] = re.sub(r"(\w+?)_(\w+)_$", r"\1[\2]", name)
+    # The framework also declares the enumerations that views have in place.
+    document["components"]["schemas"] = {name: shapes[name] for name in sorted(used)}
+    return document
 
 
 def _declare_access(paths: dict[str, Any], app: FastAPI) -> None:

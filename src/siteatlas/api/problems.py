@@ -15,23 +15,16 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import iter_route_contexts
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Match
 from starlette.types import Scope
 
 from siteatlas.access.identity import RequestKey
-from siteatlas.api.schemas.base import (
-    AnswerShape,
-    Count,
-    Line,
-    SmallCount,
-    Word,
-    declared,
-    examples,
-)
-from siteatlas.catalog.paging import MAX_CURSOR_CHARS
+from siteatlas.api.schemas.base import examples
+from siteatlas.catalog.paging import Cursor
+from siteatlas.catalog.views import Count, Line, SmallCount, Word, declared
 from siteatlas.errors import (
     ConfigurationError,
     DatabaseError,
@@ -226,7 +219,7 @@ def _escape_pointer_step(step: str | int) -> str:
     return text.replace("~", "~0").replace("/", "~1")
 
 
-class FieldProblem(AnswerShape):
+class FieldProblem(BaseModel):
     """One invalid value: where it is and what is wrong with it."""
 
     place: Annotated[str, declared(enum=["body", "query", "path", "header", "cookie"])] = Field(
@@ -237,7 +230,7 @@ class FieldProblem(AnswerShape):
     message: Line
 
 
-class Problem(AnswerShape):
+class Problem(BaseModel):
     """Why a request failed; `code` is stable, `title` and `detail` are for people."""
 
     model_config = ConfigDict(
@@ -281,7 +274,7 @@ class Problem(AnswerShape):
     errors: Annotated[list[FieldProblem], declared(maxItems=100)] | None = Field(
         None, description="The invalid values, if known."
     )
-    earliest_cursor: Annotated[str, declared(maxLength=MAX_CURSOR_CHARS)] | None = Field(
+    earliest_cursor: Cursor | None = Field(
         None, description="With `cursor_expired`: the oldest position in the change feed."
     )
     earliest_seq: Count | None = Field(

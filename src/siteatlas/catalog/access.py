@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import (
@@ -29,14 +29,19 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
-from siteatlas.catalog.paging import (
-    CursorScope,
-    Page,
-    bigint_key,
-    page_size,
-    read_page,
+from siteatlas.catalog.paging import CursorScope, Page, bigint_key, page_size, read_page, text_key
+from siteatlas.catalog.views import (
+    Count,
+    Example,
+    Line,
+    Name,
+    Shown,
+    SmallCount,
+    View,
+    Word,
+    declared,
+    one_of,
     select_view,
-    text_key,
 )
 from siteatlas.errors import KeyNotFound
 from siteatlas.storage.models import BACKED_UP, ApiKey, AuditEvent, BrowserSession, RateLimit, User
@@ -167,17 +172,21 @@ async def delete_all_keys(session: AsyncSession) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyView:
-    """An access key as an administrator sees it; `status` is active, expired or revoked."""
+class KeyView(View):
+    """An access key, without its text."""
 
-    id: str
-    name: str
-    user: str
-    scopes: list[str]
-    status: str
-    created_at: datetime
+    id: Annotated[Word, Example(Shown.key_id)]
+    name: Annotated[Name, Example("nightly export")]
+    user: Annotated[Name, Example("nightly export")]
+    scopes: Annotated[
+        list[Annotated[str, one_of(("read", "scan", "admin"))]],
+        declared(maxItems=3),
+        Example(["read"]),
+    ]
+    status: Annotated[str, one_of(("active", "expired", "revoked")), Example("active")]
+    created_at: Annotated[datetime, Example(Shown.noon)]
     expires_at: datetime | None
-    last_used_at: datetime | None
+    last_used_at: Annotated[datetime | None, Example(Shown.later)]
     revoked_at: datetime | None
 
 
@@ -369,20 +378,20 @@ async def prune_audit_events(session: AsyncSession, *, days: float) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditEventView:
-    """One event of the audit trail."""
+class AuditEventView(View):
+    """Who did what, from where, with what result."""
 
-    id: int
-    created_at: datetime
-    user_id: UUID | None
-    user_name: str | None
-    key_id: str | None
-    address: str | None
-    action: str
-    target: str | None
-    status: int
-    error_code: str | None
-    request_id: str | None
+    id: Annotated[Count, Example(7)]
+    created_at: Annotated[datetime, Example(Shown.noon)]
+    user_id: Annotated[UUID | None, Example(Shown.user_id)]
+    user_name: Annotated[Name | None, Example("ann")]
+    key_id: Annotated[Word | None, Example(Shown.key_id)]
+    address: Annotated[Word | None, Example("192.0.2.7")]
+    action: Annotated[Word, Example("scan_domain")]
+    target: Annotated[Line | None, Example(f"/api/v3/sitemap/status/{Shown.job_id}")]
+    status: Annotated[SmallCount, Example(202)]
+    error_code: Word | None
+    request_id: Annotated[Word | None, Example("5f0c8d1e2a3b4c5d6e7f809112233445")]
 
 
 async def list_audit_events(

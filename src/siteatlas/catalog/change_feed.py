@@ -14,9 +14,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
+from pydantic import Field
 from sqlalchemy import (
     ARRAY,
     BigInteger,
@@ -50,16 +51,38 @@ from sqlalchemy.types import TypeEngine
 
 from siteatlas.catalog.domains import tagged_domains
 from siteatlas.catalog.paging import (
+    Cursor,
     CursorScope,
+    Items,
     PageCapacity,
     page_size,
     parse_bigint,
     stream_rows,
 )
 from siteatlas.catalog.sitemaps import DONE
+from siteatlas.catalog.views import (
+    Count,
+    Example,
+    FreeObject,
+    Name,
+    Shown,
+    Url,
+    View,
+    Word,
+    declared,
+    one_of,
+    view_example,
+)
 from siteatlas.errors import CursorExpired, InputError
 from siteatlas.scanner.reading.entries import restored_text
-from siteatlas.storage.models import ChangeKind, Domain, FeedEventKind, FeedHead, Scan
+from siteatlas.storage.models import (
+    ChangeKind,
+    Domain,
+    FeedEventKind,
+    FeedHead,
+    RemovalEvidence,
+    Scan,
+)
 from siteatlas.storage.schema import (
     DOMAINS,
     FEED_EVENTS,
@@ -77,6 +100,7 @@ MAX_EXAMINED = 10_000
 MAX_NUMBERS = 5_000
 URL_KINDS = frozenset(kind.value for kind in ChangeKind)
 EVENT_KINDS = frozenset(kind.value for kind in FeedEventKind)
+KINDS = [kind.value for kind in (*ChangeKind, *FeedEventKind)]
 FIELDS = ("lastmod", "changefreq", "priority", "extras")
 _cursors = CursorScope("changes")
 
@@ -142,47 +166,110 @@ class FeedFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeView:
-    """One event. Those of documents and domains have no `url`; their `data` says more.
+class ChangeView(View):
+    """One event of the change feed."""
 
-    `before` and `after` are the whole listed state; `fields` names what differs. The old state was
-    last seen at `not_before`, the new one at `not_after`.
-    """
-
-    id: str
-    seq: int
-    kind: str
-    domain: str
-    url: str | None
-    sitemap: str | None
-    sitemap_id: UUID | None
-    previous_sitemap: str | None
+    id: Annotated[
+        Word,
+        Example("change-7-3b9a8d521f644f0e9d7c6e2b8c1a4f35-5b1f0a9c3d2e7f68"),
+        Field(description="Fixed: the same event always has the same id."),
+    ]
+    seq: Annotated[
+        Count,
+        Example(7),
+        Field(description="Number of the publication; all events of a scan have the same."),
+    ]
+    kind: Annotated[str, one_of(KINDS), Example("changed")]
+    domain: Annotated[Name, Example("example.com")]
+    url: Annotated[
+        Url | None,
+        Example("https://example.com/about"),
+        Field(description="Null for events of documents and domains."),
+    ]
+    sitemap: Annotated[Url | None, Example("https://example.com/sitemap.xml")]
+    sitemap_id: Annotated[
+        UUID | None,
+        Example(Shown.sitemap_id),
+        Field(description="With `url`, the key of the entry that changed."),
+    ]
+    previous_sitemap: Annotated[
+        Url | None, Field(description="With `moved`: where the URL was listed.")
+    ]
     previous_sitemap_id: UUID | None
-    scan_id: int | None
-    not_before: datetime | None
-    not_after: datetime | None
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
-    fields: list[str]
-    evidence: str | None
-    data: dict[str, Any] | None
+    scan_id: Annotated[Count | None, Example(7)]
+    not_before: Annotated[
+        datetime | None,
+        Example(Shown.noon),
+        Field(description="The last read that showed the old state."),
+    ]
+    not_after: Annotated[
+        datetime | None,
+        Example(Shown.later),
+        Field(description="The read that showed the new state."),
+    ]
+    before: Annotated[
+        FreeObject | None,
+        Example({"lastmod": "2025-11-01T00:00:00Z"}),
+        Field(description="The values listed before; null if the URL was not listed."),
+    ]
+    after: Annotated[
+        FreeObject | None,
+        Example({"lastmod": "2025-11-15T00:00:00Z"}),
+        Field(description="All values listed now; null if the URL is not listed."),
+    ]
+    fields: Annotated[
+        list[Word],
+        declared(maxItems=100),
+        Example(["lastmod"]),
+        Field(description="The values that differ between `before` and `after`."),
+    ]
+    evidence: Annotated[
+        Annotated[str, one_of(RemovalEvidence)] | None,
+        Field(description="With `removed`: what proves it."),
+    ]
+    data: Annotated[
+        FreeObject | None, Field(description="Details of events of documents and domains.")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
-class FeedPage:
-    """The events of the numbers from `from_seq` to `to_seq`, and perhaps some of the next one.
+class FeedPage(View):
+    """One page of the change feed: all events of the numbers from `from_seq` to `to_seq`.
 
-    `to_seq` is the last number whose events are complete with this page; it is smaller than
-    `from_seq` when the page completes none. `at_head` says that nothing follows at the moment.
+    The last events of a page may belong to the number after `to_seq`; the next page has the rest.
     """
 
-    items: list[ChangeView]
-    from_seq: int
-    to_seq: int
-    next_cursor: str
-    at_head: bool
-    feed_id: UUID
-    retained_from: int
+    items: Annotated[Items[ChangeView], Example([view_example(ChangeView)])]
+    from_seq: Annotated[Count, Example(7)]
+    to_seq: Annotated[
+        Count,
+        Example(7),
+        Field(description="The last number whose events are complete with this page."),
+    ]
+    next_cursor: Annotated[
+        Cursor,
+        Example("WyI1…Il0"),
+        Field(description="Where the next page starts; never null."),
+    ]
+    at_head: Annotated[
+        bool,
+        Example(True),
+        Field(
+            description="True if nothing more has been published. A page may be empty and not at "
+            "the head: continue with `next_cursor`."
+        ),
+    ]
+    feed_id: Annotated[
+        UUID,
+        Example("9e1d4c6a-2b7f-4d3e-8a5c-0f6b1d2e3c4a"),
+        Field(
+            description="Renewed when the database is restored; cursors of another feed are "
+            "expired."
+        ),
+    ]
+    retained_from: Annotated[
+        Count, Example(0), Field(description="Events up to this number have been removed.")
+    ]
 
 
 async def list_changes(

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
+from pydantic import Field
 from sqlalchemy import (
     CTE,
     BigInteger,
@@ -41,9 +42,8 @@ from sqlalchemy.sql.selectable import LateralFromClause
 
 from siteatlas.catalog.change_feed import changed_fields, shown_state
 from siteatlas.catalog.paging import (
-    MAX_BIGINT,
-    MIN_BIGINT,
     CursorScope,
+    Items,
     Page,
     PageCapacity,
     page_size,
@@ -51,6 +51,20 @@ from siteatlas.catalog.paging import (
     stream_rows,
 )
 from siteatlas.catalog.url_lists import find_past_number
+from siteatlas.catalog.views import (
+    MAX_BIGINT,
+    MIN_BIGINT,
+    Count,
+    Example,
+    FreeObject,
+    Shown,
+    SmallCount,
+    Url,
+    View,
+    Word,
+    declared,
+    one_of,
+)
 from siteatlas.errors import InputError, ScanNotFound
 from siteatlas.storage.models import ChangeKind
 from siteatlas.storage.schema import SCANS, SITEMAPS, URL_CHANGES
@@ -69,30 +83,53 @@ _nothing = cast(null(), JSONB())
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedEntry:
-    """How one entry of a document differs between two scans; `before` and `after` as in the feed.
+class ComparedEntryView(View):
+    """How one entry differs between two scans."""
 
-    `previous_sitemap` is where a URL that moved was listed after the earlier scan. `before` is then
-    what was listed there, unless this document listed the URL as well.
-    """
-
-    kind: str
-    url: str
-    sitemap: str
-    sitemap_id: UUID
-    previous_sitemap: str | None
+    kind: Annotated[
+        str, one_of(ChangeKind), Example("changed"), Field(description="As in the change feed.")
+    ]
+    url: Annotated[Url, Example("https://example.com/about")]
+    sitemap: Annotated[Url, Example("https://example.com/sitemap.xml")]
+    sitemap_id: Annotated[UUID, Example(Shown.sitemap_id)]
+    previous_sitemap: Annotated[Url | None, Field(description="Where a URL that moved was listed.")]
     previous_sitemap_id: UUID | None
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
-    fields: list[str]
+    before: Annotated[
+        FreeObject | None,
+        Example({"changefreq": "daily"}),
+        Field(description="What was listed; null if the URL was not listed."),
+    ]
+    after: Annotated[
+        FreeObject | None,
+        Example({"changefreq": "weekly"}),
+        Field(
+            description="What is listed after the later scan; null if the URL is not listed any "
+            "more."
+        ),
+    ]
+    fields: Annotated[
+        list[Word],
+        declared(maxItems=100),
+        Example(["changefreq"]),
+        Field(description="What differs between `before` and `after`."),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonPage(Page[ComparedEntry]):
-    """One page of differences between the numbers of two scans."""
+class ComparisonView(Page[ComparedEntryView]):
+    """One page of differences; it may be empty and still have a `next_cursor`."""
 
-    from_seq: int = 0
-    to_seq: int = 0
+    items: Items[ComparedEntryView]
+    examined: Annotated[
+        SmallCount | None,
+        Field(description="Number of changes examined for this page, about 10,000 at most."),
+    ]
+    from_seq: Annotated[
+        Count, Example(3), Field(description="Number of the earlier scan in the change feed.")
+    ]
+    to_seq: Annotated[
+        Count, Example(7), Field(description="Number of the later scan in the change feed.")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +151,7 @@ async def compare_scans(
     *,
     limit: int | None = None,
     cursor: str | None = None,
-) -> ComparisonPage:
+) -> ComparisonView:
     """The differences between an earlier and a later scan, in the order of (sitemap, hash)."""
     start, end = [await _published_number(session, domain_id, scan) for scan in scans]
     if start > end:
@@ -124,7 +161,7 @@ async def compare_scans(
     after = scope.read(cursor, _parse_entry) or (UUID(int=0), MIN_BIGINT)
     items, place, examined = await _read(session, domain_id, numbers, after, page_size(limit))
     behind = None if place is None else scope.write(*place)
-    return ComparisonPage(items, behind, examined, start, end)
+    return ComparisonView(items, behind, examined, start, end)
 
 
 async def _published_number(session: AsyncSession, domain_id: UUID, scan_id: int) -> int:
@@ -144,10 +181,10 @@ def _parse_entry(parts: Sequence[str]) -> Entry:
 
 async def _read(
     session: AsyncSession, domain_id: UUID, numbers: NumberRange, after: Entry, size: int
-) -> tuple[list[ComparedEntry], Entry | None, int]:
+) -> tuple[list[ComparedEntryView], Entry | None, int]:
     changes, last, examined = await _next_changes(session, domain_id, numbers, after)
     found = differences(changes, numbers).limit(size + 1)
-    room, items, place = PageCapacity(size), list[ComparedEntry](), after
+    room, items, place = PageCapacity(size), list[ComparedEntryView](), after
     async with aclosing(stream_rows(session, found, room)) as rows:
         async for row in rows:
             if room.is_full:
@@ -158,9 +195,9 @@ async def _read(
     return items, last, examined
 
 
-def _compared(row: Any) -> ComparedEntry:
+def _compared(row: Any) -> ComparedEntryView:
     before, after = shown_state(row.before), shown_state(row.after)
-    return ComparedEntry(
+    return ComparedEntryView(
         kind=row.kind,
         url=row.url,
         sitemap=row.sitemap,

@@ -12,9 +12,10 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum, auto
 from itertools import product
-from typing import Any, assert_never
+from typing import Annotated, Any, assert_never
 from uuid import UUID
 
+from pydantic import Field
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
@@ -35,20 +36,29 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, Insert, array, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.catalog.paging import (
-    CursorScope,
-    Page,
-    bigint_key,
-    page_size,
-    read_page,
-    select_view,
-    text_key,
-)
+from siteatlas.catalog.paging import CursorScope, Page, bigint_key, page_size, read_page, text_key
 from siteatlas.catalog.urls import delete_rows
+from siteatlas.catalog.views import (
+    SITEMAP_COUNT,
+    Count,
+    Example,
+    Name,
+    Seconds,
+    Shown,
+    SitemapTypeWord,
+    SmallCount,
+    Url,
+    View,
+    Word,
+    declared,
+    one_of,
+    select_view,
+)
 from siteatlas.errors import DomainNotFound, InputError
 from siteatlas.net.address import WebAddress, parse_site, parse_url
 from siteatlas.net.egress import registrable_domain
 from siteatlas.net.gate import OriginHeaders, checked_headers
+from siteatlas.scanner.events import DiscoveryMethod, Verdict
 from siteatlas.storage.models import (
     Base,
     Candidate,
@@ -540,43 +550,65 @@ class DomainState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DomainView:
-    """A site as others see it. Its counters are as of its last published scan.
+class DomainView(View):
+    """A site. Its counters are as of its last published scan."""
 
-    `missing_count` of the listed URLs are missing from their sitemaps without proof of removal.
-    """
-
-    id: UUID
-    domain: str
-    origin: str | None
-    base_url: str
-    watched: bool
-    paused: bool
-    scan_interval_hours: float | None
-    next_scan_at: datetime | None
-    max_urls: int | None
-    max_pages: int | None
-    last_scan_at: datetime | None
-    last_scan_status: LastScanStatus | None
-    last_error_code: str | None
-    failures_in_a_row: int
-    url_count: int
-    distinct_url_count: int
-    sitemap_count: int
-    missing_count: int
-    removals_held_since: datetime | None
-    last_published_seq: int | None
-    tags: list[str]
-    created_by: UUID
-    created_at: datetime
-    updated_at: datetime
+    id: Annotated[UUID, Example(Shown.domain_id)]
+    domain: Annotated[Name, Example("example.com")]
+    origin: Annotated[Url | None, Example("https://www.example.com")]
+    base_url: Annotated[Url, Example("https://example.com/")]
+    watched: Annotated[bool, Example(True)]
+    paused: Annotated[bool, Example(False)]
+    scan_interval_hours: Annotated[Seconds | None, Example(24.0)]
+    next_scan_at: Annotated[datetime | None, Example("2025-11-16T12:00:00Z")]
+    max_urls: Count | None
+    max_pages: Annotated[Count | None, Field(description="The same as `max_urls`.")]
+    last_scan_at: Annotated[datetime | None, Example(Shown.later)]
+    last_scan_status: Annotated[
+        Annotated[LastScanStatus, one_of(LastScanStatus)] | None, Example("completed")
+    ]
+    last_error_code: Word | None
+    failures_in_a_row: Annotated[SmallCount, Example(0)]
+    url_count: Annotated[
+        Count,
+        Example(12),
+        Field(description="Number of listed URLs, including those that are missing."),
+    ]
+    distinct_url_count: Annotated[Count, Example(12)]
+    sitemap_count: Annotated[Count, Example(1), Field(description=SITEMAP_COUNT)]
+    missing_count: Annotated[
+        Count,
+        Example(0),
+        Field(
+            description="Number of listed URLs that are missing from their sitemaps, without proof "
+            "that they were removed."
+        ),
+    ]
+    removals_held_since: Annotated[
+        datetime | None,
+        Field(description="Since when the removal of missing URLs has been held back."),
+    ]
+    last_published_seq: Annotated[
+        Count | None,
+        Example(7),
+        Field(description="Number of the last published scan in the change feed."),
+    ]
+    tags: Annotated[
+        list[Word],
+        declared(maxItems=1_000),
+        Example(["shop"]),
+        Field(description="Sorted, in lower case."),
+    ]
+    created_by: Annotated[UUID, Example(Shown.user_id)]
+    created_at: Annotated[datetime, Example(Shown.noon)]
+    updated_at: Annotated[datetime, Example(Shown.later)]
 
 
 @dataclass(frozen=True, slots=True)
 class ListedDomain(DomainView):
     """A site in a list; `reasons` are the codes that say why its last scan is partial."""
 
-    reasons: list[str]
+    reasons: Annotated[list[str], Example([])]
 
 
 def partial_reasons() -> ColumnElement[list[str]]:
@@ -674,17 +706,17 @@ def tagged_domains(tag: Any) -> Select[UUID]:
 
 
 @dataclass(frozen=True, slots=True)
-class CandidateView:
-    """A place and what was found there by the last scan that looked."""
+class CandidateView(View):
+    """An address where a sitemap was looked for, and what was found there."""
 
-    url: str
-    method: str
-    verdict: str
-    reason: str | None
-    type: str | None
-    http_status: int | None
-    scan_id: int
-    checked_at: datetime
+    url: Annotated[Url, Example("https://example.com/sitemap_index.xml")]
+    method: Annotated[str, one_of(DiscoveryMethod), Example("common_path")]
+    verdict: Annotated[str, one_of(Verdict), Example("rejected")]
+    reason: Annotated[Word | None, Example("http_not_found")]
+    type: SitemapTypeWord | None
+    http_status: Annotated[SmallCount | None, Example(404)]
+    scan_id: Annotated[Count, Example(7)]
+    checked_at: Annotated[datetime, Example(Shown.later)]
 
 
 async def list_candidates(

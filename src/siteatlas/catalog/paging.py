@@ -1,8 +1,7 @@
 """Pages of lists: cursors, limits, and reading rows into views.
 
 A cursor names the row behind which the next page starts and the list that it belongs to, so that it
-is refused for another list or other filters. A page is bounded in items and in bytes. A view names
-its fields, and the statement that reads it follows from them (`select_view`).
+is refused for another list or other filters. A page is bounded in items and in bytes.
 """
 
 from __future__ import annotations
@@ -11,42 +10,42 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, TypeVar
 from uuid import UUID
 
 import orjson
 import xxhash
-from sqlalchemy import ColumnElement, Select, select
+from pydantic import Field
+from sqlalchemy import Select
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import QueryableAttribute
 
+from siteatlas.catalog.views import MAX_BIGINT, MIN_BIGINT, View, declared
 from siteatlas.errors import CursorInvalid
-from siteatlas.storage.models import Base
 from siteatlas.text import is_storable
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
 MAX_CURSOR_CHARS = 2048
 MAX_PAGE_BYTES = 4 * 1024 * 1024
 FIRST_ROWS = 50
-MIN_BIGINT = -(2**63)
-MAX_BIGINT = 2**63 - 1
 
 T = TypeVar("T")
 K = TypeVar("K")
 
 
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """One slice of a list. `examined` counts the rows that a filter had to look at."""
+Items = Annotated[list[T], declared(maxItems=MAX_LIMIT)]
+Cursor = Annotated[str, declared(maxLength=MAX_CURSOR_CHARS)]
 
-    items: list[T]
-    next_cursor: str | None
-    examined: int | None = None
+
+@dataclass(frozen=True, slots=True)
+class Page(View, Generic[T]):
+    """One page of a list."""
+
+    items: Items[T]
+    next_cursor: Annotated[
+        Cursor | None, Field(description="Cursor of the next page; null on the last page.")
+    ]
 
 
 async def read_page(
@@ -123,7 +122,7 @@ def view_bytes(view: Any) -> int:
     """About how many bytes a view takes on its page."""
     # Names of fields, numbers, times and identifiers of one item.
     size = 200
-    for name in view.__slots__:
+    for name in view.__dataclass_fields__:
         value = getattr(view, name)
         if isinstance(value, str):
             size += len(value) if value.isascii() else len(value.encode())
@@ -135,22 +134,6 @@ def view_bytes(view: Any) -> int:
 def page_size(limit: int | None) -> int:
     """The requested number of items, at most `MAX_LIMIT`; `DEFAULT_LIMIT` if None."""
     return max(1, min(DEFAULT_LIMIT if limit is None else limit, MAX_LIMIT))
-
-
-def select_view(
-    view: type[DataclassInstance],
-    model: type[Base],
-    **others: ColumnElement[Any] | QueryableAttribute[Any],
-) -> Select[*tuple[Any, ...]]:
-    """One column per field, in the order of the fields: `view(*row)` is the view of a row.
-
-    A field is the column of that name, unless `others` has an expression for it.
-    """
-    columns = (
-        others[field.name].label(field.name) if field.name in others else getattr(model, field.name)
-        for field in fields(view)
-    )
-    return select(*columns).select_from(model)
 
 
 @dataclass(frozen=True, slots=True)

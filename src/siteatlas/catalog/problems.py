@@ -10,9 +10,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, assert_never, cast
+from typing import Annotated, Any, assert_never, cast
 from uuid import UUID
 
+from pydantic import Field
 from sqlalchemy import (
     ARRAY,
     Select,
@@ -30,9 +31,22 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.catalog.paging import CursorScope, Page, page_size, read_page, select_view
+from siteatlas.catalog.paging import CursorScope, Page, page_size, read_page
+from siteatlas.catalog.views import (
+    Count,
+    Example,
+    Line,
+    Shown,
+    SmallCount,
+    Url,
+    View,
+    Word,
+    declared,
+    select_view,
+)
 from siteatlas.scanner.events import ProblemSample
 from siteatlas.scanner.problem_codes import ProblemCode, meaning_of_problem
+from siteatlas.scanner.reading.entries import MAX_SAMPLES
 from siteatlas.storage.models import Domain, DomainProblem, Sitemap
 from siteatlas.storage.schema import DOMAIN_PROBLEMS, SITEMAPS
 
@@ -146,20 +160,42 @@ class ProblemState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ProblemView:
-    """One kind of problem in one document; `sitemap` is the URL of the document."""
+class SampleView(View, ProblemSample):
+    """One occurrence of a problem in a document; unknown fields are null."""
 
-    code: str
-    meaning: str | None
-    sitemap: str
-    sitemap_id: UUID
-    count: int
-    samples: list[ProblemSample]
-    first_scan_id: int
-    last_scan_id: int
-    first_seen_at: datetime
-    last_seen_at: datetime
-    resolved_at: datetime | None
+    url: Annotated[Line | None, Field(description="The page, truncated after 500 characters.")]
+    value: Annotated[
+        Line | None, Field(description="The value as listed, truncated after 200 characters.")
+    ]
+    entry: Annotated[
+        SmallCount | None, Field(description="The number of the entry, starting at 1.")
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemView(View):
+    """One kind of problem in one document, as of the last read that found it."""
+
+    code: Annotated[Word, Example("lastmod_invalid")]
+    meaning: Annotated[
+        Line | None, Example("a `lastmod` that is not a date; the entry is kept without it")
+    ]
+    sitemap: Annotated[Url, Example("https://example.com/sitemap.xml")]
+    sitemap_id: Annotated[UUID, Example(Shown.sitemap_id)]
+    count: Annotated[Count, Example(1)]
+    samples: Annotated[
+        list[SampleView],
+        declared(maxItems=MAX_SAMPLES),
+        Example([{"url": "https://example.com/about", "value": "yesterday", "entry": 12}]),
+    ]
+    first_scan_id: Annotated[Count, Example(3)]
+    last_scan_id: Annotated[Count, Example(7)]
+    first_seen_at: Annotated[datetime, Example(Shown.noon)]
+    last_seen_at: Annotated[datetime, Example(Shown.later)]
+    resolved_at: Annotated[
+        datetime | None,
+        Field(description="When a complete read of the document no longer found the problem."),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +260,10 @@ def _select_problems(domain_id: UUID, wanted: ProblemFilter) -> Select[*tuple[An
 def _view(*row: Any) -> ProblemView:
     """The view of a row; it has the code where the meaning goes, and samples as they are stored."""
     view = ProblemView(*row)
-    samples = [ProblemSample(**sample) for sample in cast("list[dict[str, Any]]", view.samples)]
+    samples = [
+        SampleView(*map(sample.get, ("url", "value", "entry")))
+        for sample in cast("list[dict[str, Any]]", view.samples)
+    ]
     return replace(view, meaning=meaning_of_problem(view.code), samples=samples)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
+from pydantic import Field
 from sqlalchemy import (
     BindParameter,
     Boolean,
@@ -24,12 +25,15 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from siteatlas.catalog.paging import (
-    CursorScope,
-    Page,
-    bigint_key,
-    page_size,
-    read_page,
+from siteatlas.catalog.paging import CursorScope, Page, bigint_key, page_size, read_page
+from siteatlas.catalog.views import (
+    Count,
+    Example,
+    Shown,
+    SmallCount,
+    Url,
+    View,
+    declared,
     select_view,
 )
 from siteatlas.storage.models import RobotsFile
@@ -108,21 +112,32 @@ _record = _record_statement()
 _load_content = select(ROBOTS_FILES.c.content).where(ROBOTS_FILES.c.id == bindparam("its_id"))
 
 
+FileText = Annotated[str, declared(maxLength=1_000_000)]
+
+
 @dataclass(frozen=True, slots=True)
-class RobotsFileView:
-    """One version of the robots.txt of an origin.
+class RobotsFileView(View):
+    """One version of the robots.txt of an origin of a site."""
 
-    `diff` is what differs from the version before, null for the first one that is stored.
-    """
-
-    id: int
-    origin: str
-    http_status: int | None
-    truncated: bool
-    first_seen_at: datetime
-    last_seen_at: datetime
-    content: str
-    diff: str | None
+    id: Annotated[Count, Example(3)]
+    origin: Annotated[Url, Example("https://www.example.com")]
+    http_status: Annotated[SmallCount | None, Example(200)]
+    truncated: Annotated[
+        bool,
+        Example(False),
+        Field(description="True if the file is longer than what is read of it."),
+    ]
+    first_seen_at: Annotated[datetime, Example(Shown.noon)]
+    last_seen_at: Annotated[datetime, Example(Shown.later)]
+    content: Annotated[FileText, Example("User-agent: *\n")]
+    diff: Annotated[
+        FileText | None,
+        Example("-Disallow: /\n+User-agent: *"),
+        Field(
+            description="What differs from the version before, line by line; null for the first "
+            "one."
+        ),
+    ]
 
 
 async def list_robots_files(

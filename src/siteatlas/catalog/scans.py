@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
+from pydantic import Field
 from sqlalchemy import (
     ARRAY,
     BigInteger,
@@ -38,16 +39,20 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.catalog.domains import DEFAULT_INTERVAL_HOURS, hours_from_now
-from siteatlas.catalog.paging import (
-    CursorScope,
-    Page,
-    bigint_key,
-    page_size,
-    read_page,
-    select_view,
-)
+from siteatlas.catalog.paging import CursorScope, Page, bigint_key, page_size, read_page
 from siteatlas.catalog.sitemaps import DONE, INDEX, READ, DocumentRead, stored_url_count
 from siteatlas.catalog.url_changes import leftover_scans, split_moves
+from siteatlas.catalog.views import (
+    SITEMAP_COUNT,
+    Count,
+    Example,
+    Shown,
+    View,
+    Word,
+    declared,
+    one_of,
+    select_view,
+)
 from siteatlas.errors import DatabaseBusy, JobCancelled, LeaseLost, UrlLimitReached
 from siteatlas.storage.models import (
     Job,
@@ -694,28 +699,39 @@ async def close_unfinished(session: AsyncSession, scan_id: int, code: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class ScanView:
-    """One scan over all attempts of its job.
+class ScanView(View):
+    """One scan of a site, across all attempts of its job."""
 
-    `url_count` is what the site lists after the scan, `read_url_count` what the scan read.
-    `published_seq` is its number in the change feed, `change_counts` its changes by kind.
-    """
-
-    id: int
-    job_id: UUID
-    state: ScanState
-    scope: ScanScope
-    partial: bool
-    reasons: list[str]
-    error_code: str | None
-    started_at: datetime
-    finished_at: datetime | None
-    sitemap_count: int
-    url_count: int
-    distinct_url_count: int
-    read_url_count: int
-    change_counts: dict[str, int] | None
-    published_seq: int | None
+    id: Annotated[Count, Example(7)]
+    job_id: Annotated[UUID, Example(Shown.job_id)]
+    state: Annotated[ScanState, one_of(ScanState), Example("published")]
+    scope: Annotated[
+        ScanScope,
+        one_of(ScanScope),
+        Example("full"),
+        Field(description="How much of the site the scan covers."),
+    ]
+    partial: Annotated[bool, Example(False)]
+    reasons: Annotated[list[Word], declared(maxItems=100), Example([])]
+    error_code: Word | None
+    started_at: Annotated[datetime, Example(Shown.noon)]
+    finished_at: Annotated[datetime | None, Example(Shown.later)]
+    sitemap_count: Annotated[Count, Example(1), Field(description=SITEMAP_COUNT)]
+    url_count: Annotated[
+        Count, Example(12), Field(description="Number of URLs that the site lists after this scan.")
+    ]
+    distinct_url_count: Annotated[Count, Example(12)]
+    read_url_count: Annotated[
+        Count, Example(12), Field(description="Number of URLs that this scan read.")
+    ]
+    change_counts: Annotated[
+        dict[str, Count] | None,
+        Example({"added": 2, "removed": 1}),
+        Field(description="Number of changes by kind; null if the scan was not published."),
+    ]
+    published_seq: Annotated[
+        Count | None, Example(7), Field(description="Number of the scan in the change feed.")
+    ]
 
 
 async def list_scans(

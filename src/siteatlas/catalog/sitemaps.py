@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
+from pydantic import Field
 from sqlalchemy import (
     ARRAY,
     BigInteger,
@@ -37,16 +38,24 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from siteatlas.catalog.paging import (
-    CursorScope,
-    Page,
-    page_size,
-    read_page,
-    select_view,
-    text_key,
-    uuid_key,
-)
+from siteatlas.catalog.paging import CursorScope, Page, page_size, read_page, text_key, uuid_key
 from siteatlas.catalog.urls import insert_rows, insert_values, replace_rows, update_rows
+from siteatlas.catalog.views import (
+    Count,
+    Example,
+    Name,
+    Paragraph,
+    Seconds,
+    Shown,
+    SitemapTypeWord,
+    SmallCount,
+    Url,
+    View,
+    Word,
+    declared,
+    one_of,
+    select_view,
+)
 from siteatlas.errors import SitemapNotFound, UrlLimitReached
 from siteatlas.scanner.events import DiscoveryMethod, SitemapType
 from siteatlas.storage.models import (
@@ -449,33 +458,45 @@ async def record_candidates(session: AsyncSession, rows: Sequence[Mapping[str, A
 
 
 @dataclass(frozen=True, slots=True)
-class SitemapView:
-    """A document as others see it; `job_id` is the job that read it last.
+class SitemapView(View):
+    """One document; `job_id` is the job that read it last."""
 
-    `limited`: the URL limit of the scan that read it last left out entries.
-    """
-
-    id: UUID
-    url: str
-    domain: str
-    domain_id: UUID
-    type: str | None
-    discovery_method: str
-    status: SitemapStatus
-    job_id: UUID
-    created_by: UUID
-    created_at: datetime
-    last_read_at: datetime | None
-    url_count: int
-    http_status: int | None
-    wire_bytes: int
-    decoded_bytes: int
-    fetch_seconds: float
+    id: Annotated[UUID, Example(Shown.sitemap_id)]
+    url: Annotated[Url, Example("https://example.com/sitemap.xml")]
+    domain: Annotated[Name, Example("example.com")]
+    domain_id: Annotated[UUID, Example(Shown.domain_id)]
+    type: Annotated[SitemapTypeWord | None, Example("standard")]
+    discovery_method: Annotated[str, one_of(DiscoveryMethod), Example("robots_txt")]
+    status: Annotated[SitemapStatus, one_of(SitemapStatus), Example("completed")]
+    job_id: Annotated[UUID, Example(Shown.job_id)]
+    created_by: Annotated[UUID, Example(Shown.user_id)]
+    created_at: Annotated[datetime, Example(Shown.noon)]
+    last_read_at: Annotated[datetime | None, Example(Shown.later)]
+    url_count: Annotated[
+        Count,
+        Example(12),
+        Field(
+            description="Number of listed URLs, including those that are missing without proof of "
+            "their removal."
+        ),
+    ]
+    http_status: Annotated[SmallCount | None, Example(200)]
+    wire_bytes: Annotated[Count, Example(512)]
+    decoded_bytes: Annotated[Count, Example(2048)]
+    fetch_seconds: Annotated[Seconds, Example(0.2)]
     lastmod: datetime | None
-    parent_ids: list[UUID]
-    error_code: str | None
-    error: str | None
-    limited: bool
+    parent_ids: Annotated[list[UUID], declared(maxItems=MAX_PARENTS_SHOWN), Example([])]
+    error_code: Word | None
+    error: Paragraph | None
+    limited: Annotated[
+        bool,
+        Example(False),
+        Field(
+            description="Whether the last scan that read it reached its maximum number of URLs in "
+            "it. "
+            "Its status remains `completed`."
+        ),
+    ]
 
 
 async def find_sitemap(session: AsyncSession, sitemap_id: UUID) -> SitemapView:

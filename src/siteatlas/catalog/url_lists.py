@@ -17,9 +17,10 @@ from enum import StrEnum
 from functools import cache
 from operator import attrgetter
 from types import SimpleNamespace
-from typing import Any, assert_never
+from typing import Annotated, Any, assert_never
 from uuid import UUID
 
+from pydantic import Field
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -52,10 +53,10 @@ from siteatlas.catalog.change_feed import (
 )
 from siteatlas.catalog.domains import has_tag
 from siteatlas.catalog.paging import (
-    MAX_BIGINT,
     MAX_LIMIT,
-    MIN_BIGINT,
+    Cursor,
     CursorScope,
+    Items,
     Page,
     PageCapacity,
     page_size,
@@ -64,6 +65,21 @@ from siteatlas.catalog.paging import (
     stream_rows,
 )
 from siteatlas.catalog.urls import url_hash
+from siteatlas.catalog.views import (
+    MAX_BIGINT,
+    MIN_BIGINT,
+    Count,
+    Example,
+    FreeObject,
+    Line,
+    Name,
+    Shown,
+    SmallCount,
+    Url,
+    View,
+    Word,
+    declared,
+)
 from siteatlas.errors import InputError, PastStateUnavailable, SitemapNotFound
 from siteatlas.scanner.reading.entries import restored_text
 from siteatlas.storage.models import Domain, FeedEventKind, Sitemap, SitemapUrl
@@ -135,34 +151,60 @@ class UrlFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class UrlView:
-    """A stored URL as shown to clients; `sitemap` is the URL of the document that lists it.
+class UrlView(View):
+    """One URL as listed by a document."""
 
-    `lastmod_text` is the date as listed, None where that is a full timestamp.
-    """
-
-    url: str
-    lastmod: datetime | None
-    changefreq: str | None
-    priority: float | None
-    sitemap: str
-    sitemap_id: UUID
-    first_seen_at: datetime
-    removed_at: datetime | None
-    extras: dict[str, Any] | None
-    lastmod_text: str | None
-    domain: str
+    url: Annotated[Url, Example("https://example.com/about")]
+    lastmod: Annotated[datetime | None, Example("2025-11-15T00:00:00Z")]
+    changefreq: Annotated[Word | None, Example("weekly")]
+    priority: Annotated[float | None, Example(0.5)]
+    sitemap: Annotated[Url, Example("https://example.com/sitemap.xml")]
+    sitemap_id: Annotated[UUID, Example(Shown.sitemap_id)]
+    first_seen_at: Annotated[datetime, Example(Shown.later)]
+    removed_at: Annotated[
+        datetime | None,
+        Field(
+            description="When it was proved that the sitemap no longer lists the URL; null if "
+            "listed."
+        ),
+    ]
+    extras: Annotated[
+        FreeObject | None, Example({"images": [{"loc": "https://example.com/about.png"}]})
+    ]
+    lastmod_text: Annotated[
+        Line | None,
+        Example("2025-11-15"),
+        Field(description="`lastmod` as listed, unless that is a full timestamp."),
+    ]
+    domain: Annotated[Name, Example("example.com")]
 
 
 @dataclass(frozen=True, slots=True)
 class UrlPage(Page[UrlView]):
-    """A page of URLs. The first one says which number of the change feed it is not older than.
+    """One page of URLs; with a filter it may be empty and still have a `next_cursor`."""
 
-    `total` is the number of all URLs of the list, on its first page and where a counter has it.
-    """
-
-    as_of_seq: int | None = None
-    total: int | None = None
+    items: Items[UrlView]
+    examined: Annotated[
+        SmallCount | None,
+        Field(
+            description="Number of rows examined for this page, at most 10,000. With a filter, a "
+            "page may be empty; the list ends where `next_cursor` is null."
+        ),
+    ]
+    as_of_seq: Annotated[
+        Count | None,
+        Field(
+            description="Only on the first page: continue with the change feed after this number "
+            "when all pages have been read."
+        ),
+    ]
+    total: Annotated[
+        Count | None,
+        Field(
+            description="Only on the first page, and only without a filter other than `sitemap`: "
+            "the number of URLs in the list as of the last published scan."
+        ),
+    ]
 
 
 async def list_domain_urls(
@@ -668,15 +710,23 @@ def _first_departure(window: Subquery, number: int, own: LateralFromClause) -> L
 
 
 @dataclass(frozen=True, slots=True)
-class UrlHistoryPage(Page[ChangeView]):
-    """The changes of one URL, newest first; on the first page also its entries in documents.
+class UrlHistoryView(Page[ChangeView]):
+    """The changes of one URL, newest first."""
 
-    `entries_cursor` is that of `list_domain_urls` with this URL and all states; None if no other
-    document can have an entry. Otherwise even a URL without entries may be listed.
-    """
-
-    entries: Sequence[UrlView] = ()
-    entries_cursor: str | None = None
+    items: Items[ChangeView]
+    entries: Annotated[
+        Items[UrlView],
+        Field(
+            description="Only on the first page: the URL in each sitemap that lists or listed it."
+        ),
+    ]
+    entries_cursor: Annotated[
+        Cursor | None,
+        Field(
+            description="Not null if further sitemaps may list the URL, even if `entries` is "
+            "empty: continue with `GET /api/v3/domains/{domain}/urls?url=…&state=all&cursor=…`."
+        ),
+    ]
 
 
 async def list_url_history(
@@ -686,7 +736,7 @@ async def list_url_history(
     *,
     limit: int | None = None,
     cursor: str | None = None,
-) -> UrlHistoryPage:
+) -> UrlHistoryView:
     """What is stored about a URL of a site, exactly as listed."""
     scope = CursorScope("url history", (domain_id, url))
     before = scope.read(cursor, _parse_history_position)
@@ -703,12 +753,10 @@ async def list_url_history(
         lambda row: scope.write(row.number, row.sitemap_id),
     )
     if cursor is not None:
-        return UrlHistoryPage(page.items, page.next_cursor)
+        return UrlHistoryView(page.items, page.next_cursor, [], None)
     wanted = UrlFilter(url=url, state=ListingState.ALL)
     found = await list_domain_urls(session, domain_id, wanted, limit=MAX_LIMIT)
-    return UrlHistoryPage(
-        page.items, page.next_cursor, entries=found.items, entries_cursor=found.next_cursor
-    )
+    return UrlHistoryView(page.items, page.next_cursor, found.items, found.next_cursor)
 
 
 def _select_changes(domain_id: UUID, url: str) -> Select[Any]:
@@ -754,39 +802,71 @@ def _parse_history_position(parts: Sequence[str]) -> tuple[int, UUID]:
 
 
 @dataclass(frozen=True, slots=True)
-class SectionView:
-    """The number of URLs in one section, such as `/blog/`; `/` has those in no other."""
+class SectionView(View):
+    """One section of a site."""
 
-    section: str
-    url_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class MonthView:
-    """The number of URLs whose `lastmod` is in one month, such as `2026-11`, in UTC."""
-
-    month: str
-    url_count: int
+    section: Annotated[
+        Name,
+        Example("/blog/"),
+        Field(description="The first segment of the path if anything follows it, otherwise `/`."),
+    ]
+    url_count: Annotated[Count, Example(1200)]
 
 
 @dataclass(frozen=True, slots=True)
-class SectionsView:
-    """How the URLs of a site are distributed, as of the last complete read of each document.
+class MonthView(View):
+    """One month of the dates of a site."""
 
-    A document that was never read completely counts as of its last read. URLs in several
-    documents are counted several times, missing ones not at all. The rest of the sections has
-    `other_url_count`, the rest of the months `other_month_url_count`. `complete` is false if the
-    site has more documents than are summed.
+    month: Annotated[Word, Example("2025-11")]
+    url_count: Annotated[Count, Example(310)]
+
+
+@dataclass(frozen=True, slots=True)
+class SectionsView(View):
+    """How the URLs of a site are distributed, as of the last complete read of each sitemap.
+
+    A sitemap that was never read completely counts as of its last read.
     """
 
-    url_count: int
-    sitemap_count: int
-    complete: bool
-    sections: list[SectionView]
-    other_url_count: int
-    months: list[MonthView]
-    other_month_url_count: int
-    undated_url_count: int
+    url_count: Annotated[
+        Count,
+        Example(1210),
+        Field(
+            description="Number of URLs that were counted. A URL in several sitemaps is counted in "
+            "each of them; one that is missing from its sitemap is not counted."
+        ),
+    ]
+    sitemap_count: Annotated[
+        Count, Example(3), Field(description="Number of sitemaps that were counted.")
+    ]
+    complete: Annotated[
+        bool,
+        Example(True),
+        Field(description="False if the site has more sitemaps than are counted."),
+    ]
+    sections: Annotated[
+        list[SectionView],
+        declared(maxItems=MAX_SECTIONS),
+        Example([{"section": "/blog/", "url_count": 1200}]),
+        Field(description="The largest sections, the largest first."),
+    ]
+    other_url_count: Annotated[
+        Count, Example(10), Field(description="Number of URLs in all other sections.")
+    ]
+    months: Annotated[
+        list[MonthView],
+        declared(maxItems=MAX_MONTHS),
+        Example([{"month": "2025-11", "url_count": 310}]),
+        Field(description="Number of URLs by the month of their `lastmod` in UTC, oldest first."),
+    ]
+    other_month_url_count: Annotated[
+        Count,
+        Example(0),
+        Field(description="Number of URLs with a `lastmod` in a month that is not shown."),
+    ]
+    undated_url_count: Annotated[
+        Count, Example(900), Field(description="Number of URLs without `lastmod`.")
+    ]
 
 
 async def domain_sections(

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
+from pydantic import Field
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -47,16 +48,23 @@ from siteatlas.catalog.change_feed import (
     read_changes,
     read_head,
 )
-from siteatlas.catalog.paging import (
-    CursorScope,
-    Page,
-    bigint_key,
-    page_size,
-    read_page,
-    select_view,
-    uuid_key,
-)
+from siteatlas.catalog.paging import CursorScope, Page, bigint_key, page_size, read_page, uuid_key
 from siteatlas.catalog.urls import delete_rows
+from siteatlas.catalog.views import (
+    Count,
+    Example,
+    Line,
+    Name,
+    Seconds,
+    Shown,
+    SmallCount,
+    Url,
+    View,
+    Word,
+    declared,
+    one_of,
+    select_view,
+)
 from siteatlas.errors import WebhookNotFound
 from siteatlas.storage.models import (
     DisabledReason,
@@ -73,6 +81,8 @@ from siteatlas.storage.models import (
 from siteatlas.storage.schema import FEED_HEAD, WEBHOOK_DELIVERIES, WEBHOOK_ENDPOINTS
 
 STATUSES = ("active", "failing", "disabled")
+FEED_TYPES = tuple(kind for kind in MessageType if kind is not MessageType.TEST)
+MAX_DOMAINS = 1_000
 # The highest rank of a message within a number: all messages of the number are done.
 LAST_RANK = 9
 # Longer than one attempt may take, with what is read and written around it.
@@ -205,18 +215,24 @@ class ClaimedEndpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class NewDelivery:
-    """One attempt to deliver a message, as the log shows it."""
+class SentMessage(View):
+    """How the receiver answered a test message."""
 
-    message_id: str
+    message_id: Annotated[Word, Example("msg_2f1c9d0b7a6e4c3d8b5a1e0f9c7d6b5a")]
+    delivered: Annotated[bool, Example(True)]
+    http_status: Annotated[SmallCount | None, Example(204)]
+    error_code: Word | None
+    seconds: Annotated[Seconds, Example(0.05)]
+
+
+@dataclass(frozen=True, slots=True)
+class NewDelivery(SentMessage):
+    """One attempt to deliver a message, as it is stored."""
+
     type: str
     seq: int | None
     domain: str | None
     attempt: int
-    delivered: bool
-    http_status: int | None
-    error_code: str | None
-    seconds: float
 
 
 _claimed_columns = (
@@ -398,7 +414,7 @@ async def record_test(session: AsyncSession, endpoint_id: UUID, delivery: NewDel
 
 
 async def _insert_delivery(session: AsyncSession, endpoint_id: UUID, delivery: NewDelivery) -> None:
-    values = {name: getattr(delivery, name) for name in delivery.__slots__}
+    values = {name: getattr(delivery, name) for name in delivery.__dataclass_fields__}
     await session.execute(insert(WEBHOOK_DELIVERIES), {"endpoint_id": endpoint_id, **values})
 
 
@@ -656,48 +672,69 @@ async def _events(session: AsyncSession, scan: Scan, kind: FeedEventKind) -> lis
 
 
 @dataclass(frozen=True, slots=True)
-class WebhookView:
-    """A webhook endpoint; `status` is active, failing or disabled, no domains means all sites.
+class WebhookView(View):
+    """A webhook; never its secret."""
 
-    All messages up to the number `delivered_seq` were delivered or were not for this endpoint;
-    `head_seq` is the last number of the feed.
-    """
-
-    id: UUID
-    url: str
-    description: str
-    types: list[str]
-    domains: list[str] | None
-    status: str
-    disabled_reason: DisabledReason | None
-    delivered_seq: int
-    head_seq: int
-    failures: int
+    id: Annotated[UUID, Example(Shown.webhook_id)]
+    url: Annotated[Url, Example("https://hooks.example.com/siteatlas")]
+    description: Annotated[Line, Example("search index")]
+    types: Annotated[
+        list[Annotated[str, one_of(FEED_TYPES)]],
+        declared(maxItems=len(FEED_TYPES)),
+        Example(["scan.published"]),
+    ]
+    domains: Annotated[
+        Annotated[list[Name], declared(maxItems=MAX_DOMAINS)] | None,
+        Field(description="Only about these sites; null for all."),
+    ]
+    status: Annotated[str, one_of(STATUSES), Example("active")]
+    disabled_reason: Annotated[
+        Annotated[DisabledReason, one_of(DisabledReason)] | None,
+        Field(
+            description="`failing`: all attempts at a message failed, for three days. `gone`: the "
+            "receiver answered 410. `requested`: a user disabled it."
+        ),
+    ]
+    delivered_seq: Annotated[
+        Count,
+        Example(7),
+        Field(
+            description="All messages about numbers of the change feed up to this one are "
+            "delivered."
+        ),
+    ]
+    head_seq: Annotated[Count, Example(7), Field(description="The last number of the change feed.")]
+    failures: Annotated[
+        SmallCount, Example(0), Field(description="Failed attempts at the next message.")
+    ]
     failing_since: datetime | None
     next_attempt_at: datetime | None
-    last_attempt_at: datetime | None
-    last_delivered_at: datetime | None
+    last_attempt_at: Annotated[datetime | None, Example(Shown.later)]
+    last_delivered_at: Annotated[datetime | None, Example(Shown.later)]
     disabled_at: datetime | None
-    previous_secret_until: datetime | None
-    created_by: UUID
-    created_at: datetime
+    previous_secret_until: Annotated[
+        datetime | None,
+        Field(
+            description="Until then messages are also signed with the secret before the last "
+            "rotation."
+        ),
+    ]
+    created_by: Annotated[UUID, Example(Shown.user_id)]
+    created_at: Annotated[datetime, Example(Shown.noon)]
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryView:
-    """One attempt to deliver a message; without a response `http_status` is None."""
+class DeliveryView(SentMessage):
+    """One attempt to deliver a message."""
 
-    id: int
-    message_id: str
-    type: MessageType
-    seq: int | None
-    domain: str | None
-    attempt: int
-    delivered: bool
-    http_status: int | None
-    error_code: str | None
-    seconds: float
-    created_at: datetime
+    id: Annotated[Count, Example(1)]
+    type: Annotated[MessageType, one_of(MessageType), Example("scan.published")]
+    seq: Annotated[Count | None, Example(7), Field(description="Number of the change feed.")]
+    domain: Annotated[Name | None, Example("example.com")]
+    attempt: Annotated[
+        SmallCount, Example(1), Field(description="1 for the first attempt at this message.")
+    ]
+    created_at: Annotated[datetime, Example(Shown.noon)]
 
 
 @dataclass(frozen=True, slots=True)

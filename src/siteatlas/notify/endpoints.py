@@ -14,19 +14,23 @@ from uuid import UUID, uuid4
 
 from siteatlas.catalog import webhooks
 from siteatlas.catalog.change_feed import last_number_before, read_head, start_position
-from siteatlas.catalog.webhooks import NewDelivery, count_webhooks, load_endpoint, record_test
+from siteatlas.catalog.webhooks import (
+    FEED_TYPES,
+    MAX_DOMAINS,
+    NewDelivery,
+    count_webhooks,
+    load_endpoint,
+    record_test,
+)
 from siteatlas.errors import AddressScheme, InputError, TooManyWebhooks, WebhookNotFound
 from siteatlas.net.address import parse_site, parse_url
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.notify.messages import delivery_of, generate_secret, make_test_message, open_sender
 from siteatlas.settings import Settings
-from siteatlas.storage.models import MessageType
 from siteatlas.storage.session import AsyncSession, database_time, get_background_session
 
 # What an endpoint can choose; a test message is sent whatever it chose.
-FEED_TYPES = tuple(kind for kind in MessageType if kind is not MessageType.TEST)
 MAX_ENDPOINTS = 1_000
-MAX_DOMAINS = 1_000
 MAX_DESCRIPTION_CHARS = 200
 
 

@@ -41,6 +41,7 @@ from sqlalchemy.pool import QueuePool
 from siteatlas.catalog.access import last_backup_at
 from siteatlas.catalog.change_feed import FeedLoad, feed_load
 from siteatlas.catalog.domains import SCHEDULED
+from siteatlas.catalog.views import SmallCount, View
 from siteatlas.catalog.webhooks import WebhookLoad, webhook_load
 from siteatlas.errors import DatabaseUnavailable
 from siteatlas.meters import Meters, meters
@@ -54,12 +55,12 @@ from siteatlas.storage.startup import database_size
 
 
 @dataclass(frozen=True, slots=True)
-class PoolState:
-    """Connections of this process: kept, lent out, and opened beyond the kept ones."""
+class PoolView(View):
+    """Database connections of this process."""
 
-    size: int
-    in_use: int
-    overflow: int
+    size: SmallCount
+    in_use: SmallCount
+    overflow: SmallCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class DatabaseState:
     schema_revision: str | None
     needed_revision: str
     latency_ms: float
-    pool: PoolState
+    pool: PoolView
 
 
 async def database_state(session: AsyncSession) -> DatabaseState:
@@ -92,14 +93,14 @@ async def database_state(session: AsyncSession) -> DatabaseState:
     )
 
 
-def pool_state() -> PoolState:
+def pool_state() -> PoolView:
     """Insight into the connection pools for `/health` and metrics; zeros if there is none."""
     try:
         engines = bound_database().engines
     except DatabaseUnavailable:
         engines = ()
     pools = [engine.pool for engine in engines if isinstance(engine.pool, QueuePool)]
-    return PoolState(
+    return PoolView(
         size=sum(pool.size() for pool in pools),
         in_use=sum(pool.checkedout() for pool in pools),
         overflow=sum(max(0, pool.overflow()) for pool in pools),

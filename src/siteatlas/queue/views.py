@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any, cast
 from uuid import UUID
 
+from pydantic import Field
 from sqlalchemy import (
     ARRAY,
     Float,
@@ -35,7 +36,28 @@ from siteatlas.catalog.paging import (
     page_size,
     parse_bigint,
     read_page,
+)
+from siteatlas.catalog.views import (
+    SITEMAP_COUNT,
+    Count,
+    Example,
+    FreeObject,
+    JobStatusWord,
+    Line,
+    Name,
+    Paragraph,
+    Seconds,
+    Share,
+    Shown,
+    SitemapTypeWord,
+    SmallCount,
+    Url,
+    View,
+    Word,
+    declared,
+    one_of,
     select_view,
+    view_example,
 )
 from siteatlas.errors import BatchNotFound, InputError, JobNotFound
 from siteatlas.net.address import parse_site
@@ -72,59 +94,171 @@ async def seconds_until_due(session: AsyncSession) -> float | None:
     return None if seconds is None else float(seconds)
 
 
+Reasons = Annotated[list[Word], declared(maxItems=100)]
 _is_uuid = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
-class JobView:
-    """A job as others see it."""
+class FoundSitemap(View):
+    """A document that a scan read, and how many URLs it lists."""
 
-    job_id: UUID
-    id: int
-    job_type: str
-    status: JobStatus
-    progress: float
-    domain: str | None
-    domain_id: UUID | None
-    created_by: UUID
-    result_data: dict[str, Any] | None
-    error: str | None
-    error_code: str | None
-    attempt: int
-    max_attempts: int
-    priority: int
-    run_at: datetime
-    worker_id: str | None
+    id: UUID
+    url: Url
+    type: SitemapTypeWord
+    url_count: Count
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedSitemaps(View):
+    """How many sitemaps of indexes the filter of a scan left out."""
+
+    by_address: Annotated[Count, Example(12)]
+    by_date: Annotated[Count, Example(0)]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanResult(View):
+    """What a scan found. While it is running, some of these fields are missing."""
+
+    domain: Annotated[Name | None, Example("example.com")] = None
+    max_pages: Annotated[
+        Count | None, Example(None), Field(description="The URL limit of this scan, if any.")
+    ] = None
+    scan_id: Annotated[Count | None, Example(7)] = None
+    sitemap_count: Annotated[Count | None, Example(1), Field(description=SITEMAP_COUNT)] = None
+    known_sitemap_count: Annotated[
+        Count | None,
+        Field(description="Number of documents known so far; only while the scan is running."),
+    ] = None
+    url_count: Annotated[Count | None, Example(12)] = None
+    distinct_url_count: Annotated[Count | None, Example(12)] = None
+    partial: Annotated[
+        bool | None, Example(False), Field(description="Whether the scan is partial.")
+    ] = None
+    reasons: Annotated[
+        Reasons | None,
+        Example([]),
+        Field(description="Codes of the reasons why the scan is partial."),
+    ] = None
+    sitemaps: Annotated[
+        Annotated[list[FoundSitemap], declared(maxItems=100)] | None,
+        Example(
+            [
+                {
+                    "id": Shown.sitemap_id,
+                    "url": "https://example.com/sitemap.xml",
+                    "type": "standard",
+                    "url_count": 12,
+                }
+            ]
+        ),
+        Field(description="The largest documents, at most 100."),
+    ] = None
+    sitemaps_truncated: Annotated[
+        bool | None,
+        Example(False),
+        Field(
+            description="Whether `sitemaps` is incomplete; `sitemap_count` counts all documents."
+        ),
+    ] = None
+    skipped_sitemaps: Annotated[
+        SkippedSitemaps | None,
+        Field(description="What the filter of the scan left out; absent without a filter."),
+    ] = None
+
+
+def _only_scan_result(schema: dict[str, Any]) -> None:
+    """The stored object is passed on as it is, and described as the result of a scan."""
+    kinds: list[dict[str, Any]] = schema["anyOf"]
+    schema["anyOf"] = [kind for kind in kinds if "$ref" in kind or kind.get("type") == "null"]
+
+
+ResultData = Annotated[
+    FreeObject | ScanResult | None,
+    Field(union_mode="left_to_right", json_schema_extra=_only_scan_result),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatusView(View):
+    """The status of a job."""
+
+    job_id: Annotated[UUID, Example(Shown.job_id)]
+    id: Annotated[Count, Example(42)]
+    status: Annotated[JobStatusWord, Example("completed")]
+    progress: Annotated[Share, Example(1.0)]
+    domain: Annotated[Name | None, Example("example.com")]
+    domain_id: Annotated[UUID | None, Example(Shown.domain_id)]
+    created_by: Annotated[UUID, Example(Shown.user_id)]
+    result_data: Annotated[ResultData, Example(view_example(ScanResult))]
+    error: Paragraph | None
+    error_code: Word | None
+    attempt: Annotated[SmallCount, Example(1)]
+    created_at: Annotated[datetime, Example(Shown.noon)]
+    started_at: Annotated[datetime | None, Example(Shown.noon)]
+    finished_at: Annotated[datetime | None, Example(Shown.later)]
+    updated_at: Annotated[datetime, Example(Shown.later)]
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What it found, which may be little while it runs."""
+        return cast("dict[str, Any]", self.result_data or {})
+
+
+@dataclass(frozen=True, slots=True)
+class JobView(JobStatusView):
+    """A job with all its fields."""
+
+    job_type: Annotated[Word, Example("sitemap")]
+    max_attempts: Annotated[SmallCount, Example(5)]
+    priority: Annotated[SmallCount, Example(0)]
+    run_at: Annotated[datetime, Example(Shown.noon)]
+    worker_id: Name | None
     cancel_requested_at: datetime | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    updated_at: datetime
-    shared: bool
-    requested_by: list[UUID]
+    shared: Annotated[
+        bool,
+        Example(False),
+        Field(
+            description="Whether another user than `created_by` submitted the same site meanwhile."
+        ),
+    ]
+    requested_by: Annotated[list[UUID], Field(exclude=True)]
+
+    requests: Annotated[
+        SmallCount,
+        Example(1),
+        Field(
+            description="How many users want the job; 0 if only the schedule does. The "
+            "cancellation of the last one ends it."
+        ),
+    ]
 
     @property
     def users(self) -> tuple[UUID, ...]:
         """Who wants it; its owner is the first."""
         return (self.created_by, *self.requested_by)
 
-    @property
-    def requests(self) -> int:
-        """How many users want it, not counting the schedule."""
-        return sum(user != SYSTEM_USER_ID for user in self.users)
+
+@dataclass(frozen=True, slots=True)
+class AttemptView(View):
+    """How one attempt ended."""
+
+    attempt: Annotated[SmallCount, Example(1)]
+    worker_id: Annotated[Name | None, Example("host-1234")]
+    started_at: Annotated[datetime | None, Example(Shown.noon)]
+    ended_at: Annotated[datetime, Example(Shown.later)]
+    outcome: Annotated[AttemptOutcome, one_of(AttemptOutcome), Example("completed")]
+    error_code: Word | None
+    error: Paragraph | None
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptView:
-    """How one attempt at a job ended."""
+class JobDetailView(JobView):
+    """A job with its ended attempts, latest first."""
 
-    attempt: int
-    worker_id: str | None
-    started_at: datetime | None
-    ended_at: datetime
-    outcome: AttemptOutcome
-    error_code: str | None
-    error: str | None
+    attempts: Annotated[
+        list[AttemptView], declared(maxItems=100), Example([view_example(AttemptView)])
+    ]
 
 
 def parse_job_ident(text: str) -> int | UUID:
@@ -210,8 +344,14 @@ def _jobs() -> Select[*tuple[Any, ...]]:
     kept = (Domain.id == Job.domain_id) & Domain.deleted_at.is_(None)
     others = select(JobRequest.user_id).where(JobRequest.job_id == Job.id).correlate(Job)
     requested_by = func.array(others.scalar_subquery(), type_=ARRAY(Uuid()))
+    users = func.array_append(requested_by, Job.created_by)
     statement = select_view(
-        JobView, Job, domain=named, shared=others.exists(), requested_by=requested_by
+        JobView,
+        Job,
+        domain=named,
+        shared=others.exists(),
+        requested_by=requested_by,
+        requests=func.cardinality(func.array_remove(users, SYSTEM_USER_ID)),
     )
     return statement.outerjoin(Domain, kept).where(Job.job_type == SITEMAP_JOB)
 
@@ -268,56 +408,71 @@ async def any_worker_alive(session: Reader, within_seconds: float = ALIVE_SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class BatchItemView:
-    """One site of a batch, in the order of submission; `progress` is 1 when it has ended.
+class DomainStatusView(View):
+    """The status of one site of a batch."""
 
-    `partial` and `reasons` come from the job; they are unknown before its end and once its record
-    has been pruned.
-    """
-
-    domain: str
+    status: JobStatusWord
     job_id: UUID | None
-    status: JobStatus
-    progress: float
-    error_code: str | None
-    error: str | None
     start_time: datetime | None
     end_time: datetime | None
-    updated_at: datetime | None
-    partial: bool | None
-    reasons: list[str]
-
-    @property
-    def processing_time(self) -> float | None:
-        """Seconds from start to end, once there is an end."""
-        return _processing_seconds(self.start_time, self.end_time)
+    processing_time: Seconds | None
+    error: Paragraph | None
+    error_code: Word | None
+    partial: Annotated[
+        bool | None,
+        Field(
+            description="Whether the scan is partial; null until the job has ended, and again "
+            "after the record of the job has been pruned."
+        ),
+    ]
+    reasons: Annotated[Reasons, Field(description="Codes of the reasons why the scan is partial.")]
+    domain: Annotated[str, Field(exclude=True)]
+    # 1 when it has ended.
+    progress: Annotated[float, Field(exclude=True)]
+    updated_at: Annotated[datetime | None, Field(exclude=True)]
 
 
 @dataclass(frozen=True, slots=True)
-class BatchView:
-    """A batch, counted from its items. Cancelled and refused sites count as failed.
+class BatchStatusView(View):
+    """The status of a batch. Cancelled and rejected sites count as failed."""
 
-    Partial sites count as completed; `partial_domains` says how many of those they are.
-    """
+    batch_id: Annotated[UUID, Example(Shown.batch_id)]
+    status: Annotated[JobStatusWord, Example("completed")]
+    total_domains: Annotated[SmallCount, Example(1)]
+    completed_domains: Annotated[SmallCount, Example(1)]
+    failed_domains: Annotated[SmallCount, Example(0)]
+    partial_domains: Annotated[
+        SmallCount, Example(1), Field(description="Number of completed sites known to be partial.")
+    ]
+    progress: Annotated[Share, Example(1.0)]
+    created_at: Annotated[datetime, Example(Shown.noon)]
+    updated_at: Annotated[datetime, Example(Shown.later)]
+    start_time: Annotated[datetime | None, Example(Shown.noon)]
+    end_time: Annotated[datetime | None, Example(Shown.later)]
+    processing_time: Annotated[Seconds | None, Example(4.0)]
+    domain_statuses: Annotated[
+        dict[str, DomainStatusView],
+        Example(
+            {
+                "example.com": {
+                    "status": "completed",
+                    "job_id": Shown.job_id,
+                    "start_time": Shown.noon,
+                    "end_time": Shown.later,
+                    "processing_time": 4.0,
+                    "error": None,
+                    "error_code": None,
+                    "partial": True,
+                    "reasons": ["truncated"],
+                }
+            }
+        ),
+    ]
+    error: Line | None
+    metadata: Annotated[FreeObject, Example({"max_pages": None})]
 
-    batch_id: UUID
-    status: JobStatus
-    total_domains: int
-    completed_domains: int
-    failed_domains: int
-    partial_domains: int
-    progress: float
-    created_at: datetime
-    updated_at: datetime
-    start_time: datetime | None
-    end_time: datetime | None
-    processing_time: float | None
-    domain_statuses: dict[str, BatchItemView]
-    error: str | None
-    metadata: dict[str, Any]
 
-
-async def find_batch(session: AsyncSession, batch_id: UUID) -> BatchView:
+async def find_batch(session: AsyncSession, batch_id: UUID) -> BatchStatusView:
     """The batch with this id and the state of each of its sites."""
     batch = (await session.execute(select(Batch).where(Batch.id == batch_id))).scalar_one_or_none()
     if batch is None:
@@ -325,21 +480,24 @@ async def find_batch(session: AsyncSession, batch_id: UUID) -> BatchView:
     return _batch_view(batch, await list_batch_items(session, batch_id))
 
 
-async def list_batch_items(session: AsyncSession, batch_id: UUID) -> list[BatchItemView]:
+async def list_batch_items(session: AsyncSession, batch_id: UUID) -> list[DomainStatusView]:
     """The sites of a batch in the order of their submission."""
     status = func.coalesce(BatchItem.status, Job.status, JobStatus.FAILED.value)
     running = func.coalesce(Job.progress, 0.0)
+    start = func.coalesce(BatchItem.started_at, Job.started_at)
+    end = func.coalesce(BatchItem.finished_at, Job.finished_at)
     statement = (
         select_view(
-            BatchItemView,
+            DomainStatusView,
             BatchItem,
             job_id=BatchItem.job_uuid,
             status=status,
             progress=case((status.in_(FINAL_STATUSES), 1.0), else_=running),
             error_code=func.coalesce(BatchItem.error_code, Job.error_code),
             error=func.coalesce(BatchItem.error, Job.error),
-            start_time=func.coalesce(BatchItem.started_at, Job.started_at),
-            end_time=func.coalesce(BatchItem.finished_at, Job.finished_at),
+            start_time=start,
+            end_time=end,
+            processing_time=extract("epoch", end - start).cast(Float),
             updated_at=Job.updated_at,
             partial=Job.result_data["partial"].astext == "true",
             reasons=func.coalesce(Job.result_data["reasons"], literal([], JSONB())),
@@ -348,10 +506,10 @@ async def list_batch_items(session: AsyncSession, batch_id: UUID) -> list[BatchI
         .where(BatchItem.batch_id == batch_id)
         .order_by(BatchItem.position)
     )
-    return [BatchItemView(*row) for row in await session.execute(statement)]
+    return [DomainStatusView(*row) for row in await session.execute(statement)]
 
 
-def _batch_view(batch: Batch, items: Sequence[BatchItemView]) -> BatchView:
+def _batch_view(batch: Batch, items: Sequence[DomainStatusView]) -> BatchStatusView:
     statuses = [item.status for item in items]
     start = min((item.start_time for item in items if item.start_time), default=None)
     status = status_of_batch(statuses, started=start is not None)
@@ -360,7 +518,7 @@ def _batch_view(batch: Batch, items: Sequence[BatchItemView]) -> BatchView:
     end = batch.finished_at or max((item.end_time for item in items if item.end_time), default=None)
     end = end if status in FINAL_STATUSES else None
     touched = [moment for item in items for moment in (item.updated_at, item.end_time) if moment]
-    return BatchView(
+    return BatchStatusView(
         batch_id=batch.id,
         status=status,
         total_domains=batch.total,
@@ -372,7 +530,7 @@ def _batch_view(batch: Batch, items: Sequence[BatchItemView]) -> BatchView:
         updated_at=max([batch.created_at, *touched]),
         start_time=start,
         end_time=end,
-        processing_time=_processing_seconds(start, end),
+        processing_time=(end - start).total_seconds() if start and end else None,
         domain_statuses={item.domain: item for item in items},
         error="No site of this batch could be scanned." if status == JobStatus.FAILED else None,
         metadata={"max_pages": batch.max_pages},
@@ -391,7 +549,3 @@ def status_of_batch(statuses: Sequence[JobStatus], *, started: bool) -> JobStatu
 
 def _mean_progress(values: Sequence[float]) -> float:
     return round(sum(values) / len(values), 4) if values else 0.0
-
-
-def _processing_seconds(start: datetime | None, end: datetime | None) -> float | None:
-    return (end - start).total_seconds() if start and end else None

@@ -10,17 +10,17 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.catalog import url_lists as urls
-from siteatlas.catalog.paging import MAX_BIGINT, MIN_BIGINT, Page
 from siteatlas.catalog.url_lists import (
     ListingState,
     UrlExtra,
     UrlFilter,
-    UrlView,
+    UrlPage,
     list_domain_urls,
     list_sitemap_urls,
     search_urls,
 )
 from siteatlas.catalog.urls import url_hash
+from siteatlas.catalog.views import MAX_BIGINT, MIN_BIGINT
 from siteatlas.errors import CursorInvalid
 from siteatlas.storage.models import Domain
 from tests.fixtures.records import add_domain, add_sitemap, add_urls, every_page
@@ -151,9 +151,9 @@ async def test_a_filter_examines_a_bounded_number_of_rows(
         sitemap.id,
         [(n, f"https://example.com/{'hit' if n in {3, 9, 34} else 'miss'}/{n}") for n in range(40)],
     )
-    seen: list[Page[UrlView]] = []
+    seen: list[UrlPage] = []
 
-    async def read(cursor: str | None) -> Page[UrlView]:
+    async def read(cursor: str | None) -> UrlPage:
         page = await list_domain_urls(
             session, domain.id, UrlFilter("hit"), limit=limit, cursor=cursor
         )

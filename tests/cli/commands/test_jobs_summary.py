@@ -60,6 +60,7 @@ DONE = JobView(
     updated_at=NOW,
     shared=False,
     requested_by=[],
+    requests=1,
 )
 PARTIAL = replace(DONE, result_data=FOUND | {"partial": True, "reasons": ["truncated", "timeout"]})
 FAILED = replace(

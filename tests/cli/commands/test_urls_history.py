@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from siteatlas.catalog.change_feed import ChangeView
-from siteatlas.catalog.url_lists import UrlHistoryPage, UrlView
+from siteatlas.catalog.url_lists import UrlHistoryView, UrlView
 from siteatlas.cli.commands.urls import history_lines
 
 OLD, NEW = "https://e/a.xml", "https://e/b.xml"
@@ -32,7 +32,7 @@ def entry(sitemap: str, first_seen_at: datetime, removed_at: datetime | None = N
 
 
 def test_everything_is_listed_newest_first():
-    page = UrlHistoryPage(
+    page = UrlHistoryView(
         [
             change(9, "removed", not_after=day(9)),
             change(5, "moved", previous_sitemap=OLD, not_after=day(5)),
@@ -40,6 +40,7 @@ def test_everything_is_listed_newest_first():
         ],
         None,
         entries=[entry(OLD, day(1), day(5)), entry(NEW, day(5), day(9))],
+        entries_cursor=None,
     )
     assert history_lines(page) == [
         f"2026-01-09 00:00:00Z  removed  {NEW}  (feed number 9)",
@@ -55,6 +56,6 @@ def test_dates_are_those_that_were_listed():
         "before": {"lastmod": day(1), "lastmod_text": "2026-01-01"},
         "after": {"lastmod": day(2)},
     }
-    page = UrlHistoryPage([change(1, "changed", fields=["lastmod"], **states)], None)
+    page = UrlHistoryView([change(1, "changed", fields=["lastmod"], **states)], None, [], None)
     (line,) = history_lines(page)
     assert line.endswith("lastmod: 2026-01-01 -> 2026-01-02 00:00:00Z")

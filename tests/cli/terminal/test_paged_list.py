@@ -34,11 +34,19 @@ RECORDS: TableLayout[Record] = TableLayout(
 SEEN = datetime(2026, 1, 2, tzinfo=UTC)
 
 
+@dataclass(frozen=True, slots=True)
+class ExaminedPage(Page[Record]):
+    examined: int
+
+
 def pages_of(*pages: list[Record], examined: int | None = None):
     async def fetch(_: int, cursor: str | None) -> Page[Record]:
         number = int(cursor or 0)
         more = number + 1 < len(pages)
-        return Page(pages[number], str(number + 1) if more else None, examined)
+        behind = str(number + 1) if more else None
+        if examined is None:
+            return Page(pages[number], behind)
+        return ExaminedPage(pages[number], behind, examined)
 
     return fetch
 

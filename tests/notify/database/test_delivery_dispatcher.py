@@ -182,7 +182,10 @@ async def test_an_endpoint_whose_process_died_is_served_again_when_its_lease_end
     assert receiver.seqs == [number]
     (entry,) = await deliveries_of(created.id)
     late = webhook_deliveries.NewDelivery(
-        **{name: getattr(entry, name) for name in webhook_deliveries.NewDelivery.__slots__}
+        **{
+            name: getattr(entry, name)
+            for name in webhook_deliveries.NewDelivery.__dataclass_fields__
+        }
     )
     async with transaction() as session:
         assert not await record_delivered(session, dead, late, 0, keep_lease=True)

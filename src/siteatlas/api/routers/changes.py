@@ -18,6 +18,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import orjson
 from fastapi import APIRouter, Query, Request, Response, status
+from pydantic import TypeAdapter
 
 from siteatlas.access.identity import CurrentIdentity, Identity
 from siteatlas.access.limits import READ
@@ -25,13 +26,7 @@ from siteatlas.api.context import Context
 from siteatlas.api.middleware import entity_tag, is_known
 from siteatlas.api.openapi import problems
 from siteatlas.api.routers.domains import PREFIX, DomainName
-from siteatlas.api.schemas.changes import (
-    AllAtomQuery,
-    AllChangesQuery,
-    AtomQuery,
-    ChangesQuery,
-    FeedPageAnswer,
-)
+from siteatlas.api.schemas.changes import AllAtomQuery, AllChangesQuery, AtomQuery, ChangesQuery
 from siteatlas.catalog.change_feed import (
     ChangeView,
     FeedFilter,
@@ -46,6 +41,7 @@ from siteatlas.storage.session import get_snapshot_session
 
 ATOM = "application/atom+xml"
 JSON_LINES = "application/jsonl"
+_events, _pages = TypeAdapter(ChangeView), TypeAdapter(FeedPage)
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -226,7 +222,7 @@ _page_responses: dict[int | str, dict[str, Any]] = {
     "/api/v3/changes",
     dependencies=[READ],
     summary="Read the change feed",
-    response_model=FeedPageAnswer,
+    response_model=FeedPage,
     responses={**_page_responses, **problems(410)},
 )
 async def get_changes(
@@ -249,7 +245,7 @@ async def get_changes(
     f"{PREFIX}/{{domain}}/changes",
     dependencies=[READ],
     summary="Read the change feed of a site",
-    response_model=FeedPageAnswer,
+    response_model=FeedPage,
     responses={**_page_responses, **problems(404, 410)},
 )
 async def get_domain_changes(
@@ -325,8 +321,7 @@ def _page_tag(page: FeedPage, request: Request, *, as_lines: bool) -> str:
 
 def _json_lines(page: FeedPage) -> Iterator[bytes]:
     """The events of a page, one per line, and a last line that proves that none is missing."""
-    answer = FeedPageAnswer.model_validate(page)
-    for item in answer.items:
-        yield item.model_dump_json().encode() + b"\n"
-    rest = answer.model_dump(mode="json", exclude={"items"})
-    yield orjson.dumps({"end": True, "count": len(answer.items), **rest}) + b"\n"
+    for item in page.items:
+        yield _events.dump_json(item) + b"\n"
+    rest = _pages.dump_python(page, mode="json", exclude={"items"})
+    yield orjson.dumps({"end": True, "count": len(page.items), **rest}) + b"\n"

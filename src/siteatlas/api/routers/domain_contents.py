@@ -11,31 +11,22 @@ from siteatlas.access.limits import EXPENSIVE, FILTERED, READ
 from siteatlas.api.context import ReadSession
 from siteatlas.api.openapi import problems
 from siteatlas.api.routers.domains import PREFIX, DomainName
-from siteatlas.api.schemas.base import PageAnswer
-from siteatlas.api.schemas.changes import CompareQuery, ComparisonAnswer
+from siteatlas.api.schemas.changes import CompareQuery
 from siteatlas.api.schemas.domains import (
-    CandidateAnswer,
     CandidatesQuery,
-    ProblemAnswer,
     ProblemsQuery,
-    RobotsFileAnswer,
     RobotsQuery,
-    ScanAnswer,
     ScansQuery,
-    SectionsAnswer,
     SectionsQuery,
 )
 from siteatlas.api.schemas.urls import (
     AllUrlsQuery,
     DomainUrlsQuery,
-    SitemapAnswer,
     SitemapsQuery,
-    UrlHistoryAnswer,
     UrlHistoryQuery,
-    UrlPageAnswer,
     UrlsQuery,
 )
-from siteatlas.catalog.comparison import ComparisonPage, compare_scans
+from siteatlas.catalog.comparison import ComparisonView, compare_scans
 from siteatlas.catalog.domains import CandidateView, find_domain_view, list_candidates
 from siteatlas.catalog.paging import Page
 from siteatlas.catalog.problems import ProblemFilter, ProblemView, list_problems
@@ -44,7 +35,7 @@ from siteatlas.catalog.scans import ScanView, list_scans
 from siteatlas.catalog.sitemaps import SitemapView, find_sitemap, list_sitemaps
 from siteatlas.catalog.url_lists import (
     SectionsView,
-    UrlHistoryPage,
+    UrlHistoryView,
     UrlPage,
     domain_sections,
     list_domain_urls,
@@ -61,7 +52,6 @@ sitemaps_router = APIRouter(prefix="/api/v3/sitemaps", tags=["sitemaps"])
     "/{sitemap_id}",
     dependencies=[READ],
     summary="Show a sitemap",
-    response_model=SitemapAnswer,
     responses=problems(404),
 )
 async def get_sitemap(sitemap_id: UUID, session: ReadSession) -> SitemapView:
@@ -73,7 +63,6 @@ async def get_sitemap(sitemap_id: UUID, session: ReadSession) -> SitemapView:
     "/{sitemap_id}/urls",
     dependencies=[READ, FILTERED],
     summary="List the URLs of a sitemap",
-    response_model=UrlPageAnswer,
     responses=problems(404),
 )
 async def get_sitemap_urls(
@@ -93,7 +82,6 @@ router = APIRouter(prefix=PREFIX, tags=["domains"])
     "/{domain}/sitemaps",
     dependencies=[READ],
     summary="List the sitemaps of a site",
-    response_model=PageAnswer[SitemapAnswer],
     responses=problems(404),
 )
 async def get_domain_sitemaps(
@@ -116,7 +104,6 @@ async def get_domain_sitemaps(
     "/{domain}/urls",
     dependencies=[READ, FILTERED],
     summary="List the URLs of a site",
-    response_model=UrlPageAnswer,
     responses=problems(404, 410),
 )
 async def get_domain_urls(
@@ -137,13 +124,12 @@ async def get_domain_urls(
 @router.get(
     "/{domain}/urls/history",
     summary="Show the history of a URL",
-    response_model=UrlHistoryAnswer,
     responses=problems(404),
     dependencies=[READ],
 )
 async def get_url_history(
     domain: DomainName, query: Annotated[UrlHistoryQuery, Query()], session: ReadSession
-) -> UrlHistoryPage:
+) -> UrlHistoryView:
     """Where a URL is or was listed, and every retained change of it, newest first."""
     site = await find_domain_view(session, domain)
     return await list_url_history(
@@ -155,7 +141,6 @@ async def get_url_history(
     "/{domain}/sections",
     dependencies=[READ],
     summary="Count the URLs of a site by section and month",
-    response_model=SectionsAnswer,
     responses=problems(404),
 )
 async def get_domain_sections(
@@ -170,7 +155,6 @@ async def get_domain_sections(
     "/{domain}/problems",
     dependencies=[READ],
     summary="List the problems in a site's sitemaps",
-    response_model=PageAnswer[ProblemAnswer],
     responses=problems(404),
 )
 async def get_domain_problems(
@@ -186,7 +170,6 @@ async def get_domain_problems(
     "/{domain}/candidates",
     dependencies=[READ],
     summary="List the sitemap candidates of a site",
-    response_model=PageAnswer[CandidateAnswer],
     responses=problems(404),
 )
 async def get_domain_candidates(
@@ -203,7 +186,6 @@ async def get_domain_candidates(
     "/{domain}/scans",
     dependencies=[READ],
     summary="List the scans of a site",
-    response_model=PageAnswer[ScanAnswer],
     responses=problems(404),
 )
 async def get_domain_scans(
@@ -218,12 +200,11 @@ async def get_domain_scans(
     "/{domain}/compare",
     dependencies=[READ, EXPENSIVE],
     summary="Compare two scans of a site",
-    response_model=ComparisonAnswer,
     responses=problems(404, 410),
 )
 async def get_scan_comparison(
     domain: DomainName, query: Annotated[CompareQuery, Query()], session: ReadSession
-) -> ComparisonPage:
+) -> ComparisonView:
     """What differs between the URLs after two scans of a site, sitemap by sitemap."""
     site = await find_domain_view(session, domain)
     return await compare_scans(
@@ -239,7 +220,6 @@ async def get_scan_comparison(
     "/{domain}/robots",
     dependencies=[READ],
     summary="List the versions of a site's robots.txt",
-    response_model=PageAnswer[RobotsFileAnswer],
     responses=problems(404),
 )
 async def get_domain_robots(
@@ -256,7 +236,6 @@ urls_router = APIRouter(prefix="/api/v3/urls", tags=["urls"])
 @urls_router.get(
     "",
     summary="Search the URLs of all sites",
-    response_model=UrlPageAnswer,
     responses=problems(),
     dependencies=[READ, EXPENSIVE],
 )

@@ -25,10 +25,8 @@ from siteatlas.api.context import (
 )
 from siteatlas.api.limits import ParsedBodyRoute
 from siteatlas.api.openapi import LOCATION, problems
-from siteatlas.api.schemas.base import MAX_ADDRESS_CHARS, PageAnswer
 from siteatlas.api.schemas.domains import (
     DomainAdded,
-    DomainAnswer,
     DomainChange,
     DomainRequest,
     DomainsQuery,
@@ -55,6 +53,7 @@ from siteatlas.catalog.domains import (
     set_site_headers,
 )
 from siteatlas.catalog.paging import Page
+from siteatlas.catalog.views import MAX_ADDRESS_CHARS, extended
 from siteatlas.errors import (
     InputError,
     NotOwner,
@@ -97,7 +96,7 @@ DomainName = Annotated[
     "",
     dependencies=[READ],
     summary="List sites",
-    response_model=PageAnswer[DomainAnswer],
+    response_model=Page[DomainView],
     responses=problems(),
 )
 async def get_domains(
@@ -118,7 +117,6 @@ async def get_domains(
     dependencies=[SCAN],
     summary="Watch a site",
     status_code=status.HTTP_201_CREATED,
-    response_model=DomainAdded,
     responses={
         201: LOCATION,
         200: {"model": DomainAdded, "description": "The site was already known."},
@@ -159,8 +157,9 @@ async def add_domain(
     if known is not None:
         response.status_code = status.HTTP_200_OK
     response.headers["Location"] = f"{PREFIX}/{view.domain}"
-    return DomainAdded(
-        **dict(DomainAnswer.model_validate(view)),
+    return extended(
+        DomainAdded,
+        view,
         job_id=None if job is None else job.job_id,
         status_url=None if job is None else STATUS_PATH.format(job_id=job.job_id),
         warning=None if worker_running else NO_WORKER,
@@ -201,7 +200,6 @@ async def _register(
     "/{domain}",
     dependencies=[READ],
     summary="Show a site",
-    response_model=DomainAnswer,
     responses=problems(404),
 )
 async def get_domain(domain: DomainName, session: ReadSession) -> DomainView:
@@ -213,7 +211,6 @@ async def get_domain(domain: DomainName, session: ReadSession) -> DomainView:
     "/{domain}",
     dependencies=[SCAN],
     summary="Change a site",
-    response_model=DomainAnswer,
     responses=problems(404),
 )
 async def patch_domain(
@@ -240,25 +237,23 @@ async def patch_domain(
     "/{domain}/headers",
     dependencies=[READ],
     summary="Show the request headers of a site",
-    response_model=SiteHeadersAnswer | None,
     responses=problems(404),
 )
-async def get_site_headers(domain: DomainName, session: ReadSession) -> OriginHeaders | None:
+async def get_site_headers(domain: DomainName, session: ReadSession) -> SiteHeadersAnswer | None:
     """The names of the headers that scans of a site send, and the origin that gets them."""
     site = await find_domain_view(session, domain)
-    return await find_site_headers(session, site.id)
+    return _shown_headers(await find_site_headers(session, site.id))
 
 
 @router.put(
     "/{domain}/headers",
     dependencies=[SCAN],
     summary="Set the request headers of a site",
-    response_model=SiteHeadersAnswer | None,
     responses=problems(404),
 )
 async def put_site_headers(
     domain: DomainName, body: SiteHeadersRequest, identity: CurrentIdentity, session: WriteSession
-) -> OriginHeaders | None:
+) -> SiteHeadersAnswer | None:
     """Replace the headers that scans of a site send to one origin, robots.txt included.
 
     Everyone with the scope `read` sees what they open; everyone with `scan` can have them sent.
@@ -268,7 +263,11 @@ async def put_site_headers(
         given = OriginHeaders(body.origin, body.headers)
         headers = await set_site_headers(session, found, given, identity.user_id)
     log.info("site_headers_set", domain=found.domain)
-    return headers
+    return _shown_headers(headers)
+
+
+def _shown_headers(headers: OriginHeaders | None) -> SiteHeadersAnswer | None:
+    return None if headers is None else SiteHeadersAnswer(headers.origin, headers.names)
 
 
 @router.post(
@@ -276,7 +275,6 @@ async def put_site_headers(
     dependencies=[SCAN],
     summary="Release held removals",
     status_code=status.HTTP_202_ACCEPTED,
-    response_model=ReleaseAnswer,
     responses=problems(404, 409),
 )
 async def release_held_removals(
@@ -340,7 +338,6 @@ domain_imports_router = APIRouter(tags=["domains"], route_class=ParsedBodyRoute)
     f"{PREFIX}/import",
     dependencies=[SCAN],
     summary="Watch many sites",
-    response_model=ImportAnswer,
     responses=problems(409),
 )
 async def import_domains(

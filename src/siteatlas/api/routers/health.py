@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Response
-from pydantic import ConfigDict
 
 from siteatlas import __version__
 from siteatlas.access.limits import PUBLIC, READ
 from siteatlas.api.context import Context
 from siteatlas.api.openapi import problems
-from siteatlas.api.schemas.base import AnswerShape, Seconds, SmallCount, Word, examples
+from siteatlas.catalog.views import Example, Seconds, View, Word
 from siteatlas.errors import DatabaseError, DatabaseFull, DatabaseReadOnly, SchedulerEnded
 from siteatlas.meters import meters
-from siteatlas.queue.metrics import MEDIA_TYPE, process_metrics, queue_metrics
+from siteatlas.queue.metrics import MEDIA_TYPE, PoolView, process_metrics, queue_metrics
 from siteatlas.storage.schema import check_revision
 from siteatlas.storage.startup import free_disk_bytes
 
@@ -23,48 +23,25 @@ MAX_METRICS_CHARS = 200_000
 router = APIRouter(tags=["operations"])
 
 
-class HealthAnswer(AnswerShape):
+@dataclass(frozen=True, slots=True)
+class HealthAnswer(View):
     """The process responds; nothing else was checked."""
 
-    model_config = ConfigDict(
-        json_schema_extra=examples({"status": "ok", "version": "0.1.0", "loop_lag_seconds": 0.0004})
-    )
-
-    status: Literal["ok"]
-    version: Word
-    loop_lag_seconds: Seconds
+    status: Annotated[Literal["ok"], Example("ok")]
+    version: Annotated[Word, Example("0.1.0")]
+    loop_lag_seconds: Annotated[Seconds, Example(0.0004)]
 
 
-class PoolAnswer(AnswerShape):
-    """Database connections of this process."""
-
-    size: SmallCount
-    in_use: SmallCount
-    overflow: SmallCount
-
-
-class DatabaseHealthAnswer(AnswerShape):
+@dataclass(frozen=True, slots=True)
+class DatabaseHealthAnswer(View):
     """The database responds and has the schema that this version needs."""
 
-    model_config = ConfigDict(
-        json_schema_extra=examples(
-            {
-                "status": "ok",
-                "server_version": "18.1",
-                "schema_revision": "0001",
-                "needed_revision": "0001",
-                "latency_ms": 0.6,
-                "pool": {"size": 10, "in_use": 1, "overflow": 0},
-            }
-        )
-    )
-
-    status: Literal["ok"]
-    server_version: Word
-    schema_revision: Word | None
-    needed_revision: Word
-    latency_ms: Seconds
-    pool: PoolAnswer
+    status: Annotated[Literal["ok"], Example("ok")]
+    server_version: Annotated[Word, Example("18.1")]
+    schema_revision: Annotated[Word | None, Example("0001")]
+    needed_revision: Annotated[Word, Example("0001")]
+    latency_ms: Annotated[Seconds, Example(0.6)]
+    pool: Annotated[PoolView, Example({"size": 10, "in_use": 1, "overflow": 0})]
 
 
 @router.get(
@@ -129,5 +106,5 @@ async def get_database_health(context: Context) -> DatabaseHealthAnswer:
         schema_revision=state.schema_revision,
         needed_revision=state.needed_revision,
         latency_ms=state.latency_ms,
-        pool=PoolAnswer.model_validate(state.pool),
+        pool=state.pool,
     )

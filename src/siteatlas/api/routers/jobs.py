@@ -10,13 +10,13 @@ from siteatlas.access.identity import CurrentIdentity, require_owner
 from siteatlas.access.limits import READ, SCAN, CurrentLimits
 from siteatlas.api.context import STATUS_PATH, Context, JobIdent, ReadSession, WriteSession
 from siteatlas.api.openapi import LOCATION, problems
-from siteatlas.api.schemas.base import PageAnswer
-from siteatlas.api.schemas.jobs import AttemptAnswer, JobAnswer, JobDetailAnswer, JobsQuery
+from siteatlas.api.schemas.jobs import JobsQuery
 from siteatlas.catalog.paging import Page
+from siteatlas.catalog.views import extended
 from siteatlas.logs import get_logger
 from siteatlas.processor.processing import recount_site
 from siteatlas.queue.operator_actions import cancel, retry
-from siteatlas.queue.views import JobView, find_job, list_attempts, list_jobs
+from siteatlas.queue.views import JobDetailView, JobView, find_job, list_attempts, list_jobs
 from siteatlas.storage.models import JobStatus
 
 log = get_logger("api")
@@ -27,7 +27,6 @@ router = APIRouter(prefix="/api/v3/jobs", tags=["jobs"])
     "",
     dependencies=[READ],
     summary="List jobs",
-    response_model=PageAnswer[JobAnswer],
     responses=problems(),
 )
 async def get_jobs(query: Annotated[JobsQuery, Query()], session: ReadSession) -> Page[JobView]:
@@ -46,24 +45,18 @@ async def get_jobs(query: Annotated[JobsQuery, Query()], session: ReadSession) -
     "/{job_id}",
     dependencies=[READ],
     summary="Show a job",
-    response_model=JobDetailAnswer,
     responses=problems(404),
 )
-async def get_job(job_id: JobIdent, session: ReadSession) -> JobDetailAnswer:
+async def get_job(job_id: JobIdent, session: ReadSession) -> JobDetailView:
     """A job and its finished attempts."""
     job = await find_job(session, job_id)
-    attempts = await list_attempts(session, job.id)
-    shown = JobAnswer.model_validate(job)
-    return JobDetailAnswer(
-        **dict(shown), attempts=[AttemptAnswer.model_validate(attempt) for attempt in attempts]
-    )
+    return extended(JobDetailView, job, attempts=await list_attempts(session, job.id))
 
 
 @router.post(
     "/{job_id}/cancel",
     dependencies=[SCAN],
     summary="Cancel a job",
-    response_model=JobAnswer,
     responses=problems(404, 409),
 )
 async def cancel_job(
@@ -90,7 +83,6 @@ async def cancel_job(
     dependencies=[SCAN],
     summary="Retry a job",
     status_code=status.HTTP_202_ACCEPTED,
-    response_model=JobAnswer,
     responses={202: LOCATION, **problems(404, 409)},
 )
 async def retry_job(

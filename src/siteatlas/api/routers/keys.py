@@ -18,15 +18,7 @@ from siteatlas.access.limits import ADMIN
 from siteatlas.api.context import Context, ReadSession, WriteSession
 from siteatlas.api.limits import ParsedBodyRoute
 from siteatlas.api.openapi import LOCATION, problems
-from siteatlas.api.schemas.base import PageAnswer, Shown
-from siteatlas.api.schemas.keys import (
-    AuditEventAnswer,
-    AuditQuery,
-    KeyAnswer,
-    KeyCreated,
-    KeyCreation,
-    KeysQuery,
-)
+from siteatlas.api.schemas.keys import AuditQuery, KeyCreated, KeyCreation, KeysQuery
 from siteatlas.catalog.access import (
     AuditEventView,
     KeyView,
@@ -35,6 +27,7 @@ from siteatlas.catalog.access import (
     list_keys,
 )
 from siteatlas.catalog.paging import Page
+from siteatlas.catalog.views import Shown, extended
 from siteatlas.logs import get_logger
 
 audit_router = APIRouter(prefix="/api/v3/audit", tags=["access"])
@@ -44,7 +37,6 @@ audit_router = APIRouter(prefix="/api/v3/audit", tags=["access"])
     "",
     dependencies=[ADMIN],
     summary="Read the audit trail",
-    response_model=PageAnswer[AuditEventAnswer],
     responses=problems(),
 )
 async def get_audit_events(
@@ -72,7 +64,6 @@ KeyIdent = Annotated[
     "",
     dependencies=[ADMIN],
     summary="List access keys",
-    response_model=PageAnswer[KeyAnswer],
     responses=problems(),
 )
 async def get_keys(query: Annotated[KeysQuery, Query()], session: ReadSession) -> Page[KeyView]:
@@ -85,7 +76,6 @@ async def get_keys(query: Annotated[KeysQuery, Query()], session: ReadSession) -
     dependencies=[ADMIN],
     summary="Create an access key",
     status_code=status.HTTP_201_CREATED,
-    response_model=KeyCreated,
     responses={201: LOCATION, **problems()},
 )
 async def post_key(
@@ -108,14 +98,13 @@ async def post_key(
     context.installation.close()
     log.info("key_created", key_id=key.id)
     response.headers["Location"] = f"{router.prefix}/{key.id}"
-    return KeyCreated(**dict(KeyAnswer.model_validate(view)), key=key.text.get_secret_value())
+    return extended(KeyCreated, view, key=key.text.get_secret_value())
 
 
 @router.get(
     "/{key_id}",
     dependencies=[ADMIN],
     summary="Show an access key",
-    response_model=KeyAnswer,
     responses=problems(404),
 )
 async def get_key(key_id: KeyIdent, session: ReadSession) -> KeyView:

@@ -21,17 +21,15 @@ from siteatlas.api.context import (
 from siteatlas.api.limits import ParsedBodyRoute
 from siteatlas.api.openapi import LOCATION, problems
 from siteatlas.api.problems import FieldRefused
-from siteatlas.api.schemas.base import MAX_ADDRESS_CHARS
 from siteatlas.api.schemas.jobs import (
     BatchCreated,
     BatchItemAnswer,
     BatchRequest,
-    BatchStatusAnswer,
-    JobStatusAnswer,
     ScanAccepted,
     ScanRequest,
 )
 from siteatlas.catalog.domains import find_domain
+from siteatlas.catalog.views import MAX_ADDRESS_CHARS
 from siteatlas.errors import AddressError, InputError, JobActive
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
@@ -44,7 +42,13 @@ from siteatlas.queue.submission import (
     create_batch,
     join_active_job,
 )
-from siteatlas.queue.views import BatchView, JobView, find_batch, find_job, list_batch_items
+from siteatlas.queue.views import (
+    BatchStatusView,
+    JobStatusView,
+    find_batch,
+    find_job,
+    list_batch_items,
+)
 from siteatlas.scanner.options import ChildFilter
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import (
@@ -68,7 +72,6 @@ router = APIRouter(
     dependencies=[SCAN],
     summary="Scan a site",
     status_code=status.HTTP_202_ACCEPTED,
-    response_model=ScanAccepted,
     responses={202: LOCATION, **problems(409)},
 )
 async def scan_domain(
@@ -153,10 +156,9 @@ async def _join_active_scan(submission: SiteSubmission, domain_id: UUID) -> Subm
     "/status/{job_id}",
     dependencies=[READ],
     summary="Get the status and progress of a scan",
-    response_model=JobStatusAnswer,
     responses=problems(404),
 )
-async def get_scan_status(job_id: JobIdent, session: SingleReadSession) -> JobView:
+async def get_scan_status(job_id: JobIdent, session: SingleReadSession) -> JobStatusView:
     """The status of a job, by UUID or number."""
     return await find_job(session, job_id)
 
@@ -173,7 +175,6 @@ batches_router = APIRouter(
     dependencies=[SCAN],
     summary="Scan many sites",
     status_code=status.HTTP_202_ACCEPTED,
-    response_model=BatchCreated,
     responses={202: LOCATION, **problems(409)},
 )
 async def create_site_batch(
@@ -204,10 +205,10 @@ async def create_site_batch(
     response.headers["Location"] = status_url
     return BatchCreated(
         batch_id=batch_id,
-        status=JobStatus.PENDING.value,
+        status=JobStatus.PENDING,
         total_domains=len(items),
         status_url=status_url,
-        items=[BatchItemAnswer.model_validate(item) for item in items],
+        items=[BatchItemAnswer(item.domain, item.job_id, item.error_code) for item in items],
         warning=None if worker_running else NO_WORKER,
     )
 
@@ -216,10 +217,9 @@ async def create_site_batch(
     "/status/{batch_id}",
     dependencies=[READ],
     summary="Get the status and progress of a batch",
-    response_model=BatchStatusAnswer,
     responses=problems(404),
 )
-async def get_batch_status(batch_id: UUID, session: ReadSession) -> BatchView:
+async def get_batch_status(batch_id: UUID, session: ReadSession) -> BatchStatusView:
     """The status of a batch and of each of its sites."""
     return await find_batch(session, batch_id)
 

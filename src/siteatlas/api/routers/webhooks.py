@@ -12,23 +12,20 @@ from siteatlas.access.limits import ADMIN, READ
 from siteatlas.api.context import Context, ReadSession, WriteSession
 from siteatlas.api.limits import ParsedBodyRoute
 from siteatlas.api.openapi import LOCATION, problems
-from siteatlas.api.schemas.base import PageAnswer, Shown
 from siteatlas.api.schemas.webhooks import (
     DeliveriesQuery,
-    DeliveryAnswer,
     ReplayQuery,
     SecretAnswer,
-    SentMessage,
-    WebhookAnswer,
     WebhookChange,
     WebhookCreated,
     WebhookCreation,
     WebhooksQuery,
 )
 from siteatlas.catalog.paging import Page
+from siteatlas.catalog.views import Shown, extended
 from siteatlas.catalog.webhooks import (
     DeliveryView,
-    NewDelivery,
+    SentMessage,
     WebhookView,
     find_webhook,
     list_deliveries,
@@ -57,7 +54,6 @@ WebhookIdent = Annotated[
     "",
     dependencies=[READ],
     summary="List webhooks",
-    response_model=PageAnswer[WebhookAnswer],
     responses=problems(),
 )
 async def get_webhooks(
@@ -72,7 +68,6 @@ async def get_webhooks(
     dependencies=[ADMIN],
     summary="Create a webhook",
     status_code=status.HTTP_201_CREATED,
-    response_model=WebhookCreated,
     responses={201: LOCATION, **problems(409)},
 )
 async def post_webhook(
@@ -93,14 +88,13 @@ async def post_webhook(
     context.notify_scheduler()
     log.info("webhook_created", webhook_id=str(created.id))
     response.headers["Location"] = f"{router.prefix}/{created.id}"
-    return WebhookCreated(**dict(WebhookAnswer.model_validate(view)), secret=created.secret)
+    return extended(WebhookCreated, view, secret=created.secret)
 
 
 @router.get(
     "/{webhook_id}",
     dependencies=[READ],
     summary="Show a webhook",
-    response_model=WebhookAnswer,
     responses=problems(404),
 )
 async def get_webhook(webhook_id: WebhookIdent, session: ReadSession) -> WebhookView:
@@ -112,7 +106,6 @@ async def get_webhook(webhook_id: WebhookIdent, session: ReadSession) -> Webhook
     "/{webhook_id}",
     dependencies=[ADMIN],
     summary="Change a webhook",
-    response_model=WebhookAnswer,
     responses=problems(404),
 )
 async def patch_webhook(
@@ -146,7 +139,6 @@ async def delete_webhook(webhook_id: WebhookIdent, session: WriteSession) -> Non
     "/{webhook_id}/rotate-secret",
     dependencies=[ADMIN],
     summary="Rotate the secret of a webhook",
-    response_model=SecretAnswer,
     responses=problems(404),
 )
 async def rotate_webhook_secret(webhook_id: WebhookIdent, session: WriteSession) -> SecretAnswer:
@@ -164,10 +156,9 @@ async def rotate_webhook_secret(webhook_id: WebhookIdent, session: WriteSession)
     "/{webhook_id}/test",
     dependencies=[ADMIN],
     summary="Send a test message",
-    response_model=SentMessage,
     responses=problems(404),
 )
-async def send_test_message(webhook_id: WebhookIdent, context: Context) -> NewDelivery:
+async def send_test_message(webhook_id: WebhookIdent, context: Context) -> SentMessage:
     """Send a message of type `webhook.test` now, and return how the receiver answered."""
     return await deliver_test(webhook_id, context.settings, context.policy)
 
@@ -177,7 +168,6 @@ async def send_test_message(webhook_id: WebhookIdent, context: Context) -> NewDe
     dependencies=[ADMIN],
     summary="Deliver messages again",
     status_code=status.HTTP_202_ACCEPTED,
-    response_model=WebhookAnswer,
     responses=problems(404, 410),
 )
 async def replay_webhook(
@@ -198,7 +188,6 @@ async def replay_webhook(
     "/{webhook_id}/deliveries",
     dependencies=[READ],
     summary="List deliveries of a webhook",
-    response_model=PageAnswer[DeliveryAnswer],
     responses=problems(404),
 )
 async def get_deliveries(

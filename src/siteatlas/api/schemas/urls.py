@@ -2,84 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
-from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from siteatlas.api.schemas.base import (
-    LOWERED,
-    MAX_ADDRESS_CHARS,
-    NO_NUL,
-    AnswerShape,
-    Count,
-    Example,
-    FreeObject,
-    Line,
-    Moment,
-    Name,
-    PageAnswer,
-    Paragraph,
-    QueryShape,
-    Seconds,
-    Shown,
-    SitemapTypeWord,
-    SmallCount,
-    TagFilter,
-    Url,
-    Word,
-    declared,
-    list_pattern,
-    one_of,
-)
-from siteatlas.api.schemas.changes import ChangeAnswer, KindsFilter
-from siteatlas.catalog.paging import MAX_BIGINT, MAX_CURSOR_CHARS, MAX_LIMIT
-from siteatlas.catalog.sitemaps import MAX_PARENTS_SHOWN
+from siteatlas.api.schemas.base import LOWERED, NO_NUL, Moment, QueryShape, TagFilter, list_pattern
+from siteatlas.api.schemas.changes import KindsFilter
 from siteatlas.catalog.url_lists import ListingState, PointInTime, UrlExtra, UrlFilter
+from siteatlas.catalog.views import MAX_ADDRESS_CHARS, MAX_BIGINT
 from siteatlas.errors import InputError
 from siteatlas.export.encoding import Exported, ExportFormat
-from siteatlas.scanner.events import DiscoveryMethod
-from siteatlas.storage.models import SitemapStatus
-
-
-class UrlAnswer(AnswerShape):
-    """One URL as listed by a document."""
-
-    url: Annotated[Url, Example("https://example.com/about")]
-    lastmod: Annotated[datetime | None, Example("2025-11-15T00:00:00Z")]
-    changefreq: Annotated[Word | None, Example("weekly")]
-    priority: Annotated[float | None, Example(0.5)]
-    sitemap: Annotated[Url, Example("https://example.com/sitemap.xml")]
-    sitemap_id: Annotated[UUID, Example(Shown.sitemap_id)]
-    first_seen_at: Annotated[datetime, Example(Shown.later)]
-    removed_at: datetime | None = Field(
-        description="When it was proved that the sitemap no longer lists the URL; null if listed."
-    )
-    extras: Annotated[
-        FreeObject | None, Example({"images": [{"loc": "https://example.com/about.png"}]})
-    ]
-    lastmod_text: Annotated[Line | None, Example("2025-11-15")] = Field(
-        description="`lastmod` as listed, unless that is a full timestamp."
-    )
-    domain: Annotated[Name, Example("example.com")]
-
-
-class UrlPageAnswer(PageAnswer[UrlAnswer]):
-    """One page of URLs; with a filter it may be empty and still have a `next_cursor`."""
-
-    examined: SmallCount | None = Field(
-        description="Number of rows examined for this page, at most 10,000. With a filter, a page "
-        "may be empty; the list ends where `next_cursor` is null."
-    )
-    as_of_seq: Count | None = Field(
-        description="Only on the first page: continue with the change feed after this number when "
-        "all pages have been read."
-    )
-    total: Count | None = Field(
-        description="Only on the first page, and only without a filter other than `sitemap`: the "
-        "number of URLs in the list as of the last published scan."
-    )
 
 
 class UrlFilters(BaseModel):
@@ -204,38 +136,6 @@ class AllExportQuery(ExportQuery, TagFilter):
     """What to export of all sites, or of those with a tag."""
 
 
-class SitemapAnswer(AnswerShape):
-    """One document; `job_id` is the job that read it last."""
-
-    id: Annotated[UUID, Example(Shown.sitemap_id)]
-    url: Annotated[Url, Example("https://example.com/sitemap.xml")]
-    domain: Annotated[Name, Example("example.com")]
-    domain_id: Annotated[UUID, Example(Shown.domain_id)]
-    type: Annotated[SitemapTypeWord | None, Example("standard")]
-    discovery_method: Annotated[str, one_of(DiscoveryMethod), Example("robots_txt")]
-    status: Annotated[str, one_of(SitemapStatus), Example("completed")]
-    job_id: Annotated[UUID, Example(Shown.job_id)]
-    created_by: Annotated[UUID, Example(Shown.user_id)]
-    created_at: Annotated[datetime, Example(Shown.noon)]
-    last_read_at: Annotated[datetime | None, Example(Shown.later)]
-    url_count: Annotated[Count, Example(12)] = Field(
-        description="Number of listed URLs, including those that are missing without proof of "
-        "their removal."
-    )
-    http_status: Annotated[SmallCount | None, Example(200)]
-    wire_bytes: Annotated[Count, Example(512)]
-    decoded_bytes: Annotated[Count, Example(2048)]
-    fetch_seconds: Annotated[Seconds, Example(0.2)]
-    lastmod: datetime | None
-    parent_ids: Annotated[list[UUID], declared(maxItems=MAX_PARENTS_SHOWN), Example([])]
-    error_code: Word | None
-    error: Paragraph | None
-    limited: Annotated[bool, Example(False)] = Field(
-        description="Whether the last scan that read it reached its maximum number of URLs in it. "
-        "Its status remains `completed`."
-    )
-
-
 class SitemapsQuery(QueryShape):
     """Which documents to list."""
 
@@ -243,18 +143,6 @@ class SitemapsQuery(QueryShape):
     status: Annotated[
         Literal["pending", "completed", "failed", "complete", "error"] | None, LOWERED
     ] = Field(None, description="`complete` and `error` are accepted for `completed` and `failed`.")
-
-
-class UrlHistoryAnswer(PageAnswer[ChangeAnswer]):
-    """The changes of one URL, newest first."""
-
-    entries: Annotated[list[UrlAnswer], declared(maxItems=MAX_LIMIT)] = Field(
-        description="Only on the first page: the URL in each sitemap that lists or listed it."
-    )
-    entries_cursor: Annotated[str, declared(maxLength=MAX_CURSOR_CHARS)] | None = Field(
-        description="Not null if further sitemaps may list the URL, even if `entries` is empty: "
-        "continue with `GET /api/v3/domains/{domain}/urls?url=…&state=all&cursor=…`."
-    )
 
 
 class UrlHistoryQuery(QueryShape):

@@ -20,7 +20,7 @@ from uuid import UUID
 
 import typer
 
-from siteatlas.catalog.comparison import ComparedEntry, compare_scans
+from siteatlas.catalog.comparison import ComparedEntryView, compare_scans
 from siteatlas.catalog.domains import find_domain_view
 from siteatlas.catalog.paging import Page
 from siteatlas.catalog.url_lists import UrlFilter, read_urls, source_of_urls
@@ -47,7 +47,7 @@ async def print_scan_differences(settings: Settings, site: str, scans: tuple[int
         async with get_session() as session, session.begin():
             domain_id = (await find_domain_view(session, site)).id
 
-        async def fetch(limit: int, cursor: str | None) -> Page[ComparedEntry]:
+        async def fetch(limit: int, cursor: str | None) -> Page[ComparedEntryView]:
             """Read one page of differences for `siteatlas compare`."""
             async with get_session() as session, session.begin():
                 return await compare_scans(session, domain_id, scans, limit=limit, cursor=cursor)
@@ -59,7 +59,7 @@ async def print_scan_differences(settings: Settings, site: str, scans: tuple[int
     print_message(f"{words}." if words else "The scans do not differ.")
 
 
-def _difference_line(entry: ComparedEntry) -> str:
+def _difference_line(entry: ComparedEntryView) -> str:
     sign = URL_KINDS[entry.kind][0]
     details = f" ({', '.join(entry.fields)})" if entry.kind == ChangeKind.CHANGED else ""
     return f"{sign} {entry.url}{details}"

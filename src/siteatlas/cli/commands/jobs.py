@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -83,14 +83,9 @@ ATTEMPT_COLUMNS = [
 Line = tuple[str, str]
 
 
-def result_of(job: JobView) -> dict[str, Any]:
-    """What a job found, which may be little while it runs."""
-    return job.result_data or {}
-
-
 def is_partial(job: JobView) -> bool:
     """Whether a scan lost something of its site."""
-    return bool(result_of(job).get("partial"))
+    return bool(job.result.get("partial"))
 
 
 def shown_status(job: JobView) -> str:
@@ -135,7 +130,7 @@ def summary_lines(
     """The lines of a summary; URLs are shortened to a width, if there is one."""
     yield "job", f"{job.id} ({job.job_id})"
     yield "site", job.domain or "-"
-    if scan_id := result_of(job).get("scan_id"):
+    if scan_id := job.result.get("scan_id"):
         yield "scan", str(scan_id)
     yield "status", _status(job)
     yield from _not_read(job, documents, width)
@@ -149,7 +144,7 @@ def summary_lines(
 def _status(job: JobView) -> str:
     """The status line of `siteatlas jobs show`: reasons if partial, progress if running."""
     if is_partial(job):
-        return f"partial: {', '.join(result_of(job).get('reasons') or [])}"
+        return f"partial: {', '.join(job.result.get('reasons') or [])}"
     if job.status == JobStatus.PROCESSING:
         asked = ", asked to stop" if job.cancel_requested_at else ""
         return f"processing: {percent(job.progress)}{asked}"
@@ -171,7 +166,7 @@ def _not_read(
 
 
 def _found(job: JobView, width: int | None) -> Iterator[Line]:
-    result = result_of(job)
+    result = job.result
     urls, sitemaps = int(result.get("url_count") or 0), int(result.get("sitemap_count") or 0)
     if not urls and job.status != JobStatus.COMPLETED:
         return
@@ -187,7 +182,7 @@ def _found(job: JobView, width: int | None) -> Iterator[Line]:
 def _largest(job: JobView, total: int, width: int | None) -> Iterator[Line]:
     listed = [
         (str(one.get("url")), f"{int(one.get('url_count') or 0):,}")
-        for one in islice(result_of(job).get("sitemaps") or [], MAX_SITEMAPS_SHOWN)
+        for one in islice(job.result.get("sitemaps") or [], MAX_SITEMAPS_SHOWN)
     ]
     room = max((len(count) for _, count in listed), default=0)
     for number, (url, count) in enumerate(listed):
@@ -249,18 +244,24 @@ JOBS: TableLayout[JobView] = TableLayout(
     ],
     row=lambda j: (
         j.id,
-        result_of(j).get("scan_id"),
+        j.result.get("scan_id"),
         j.domain,
         shown_status(j),
         percent(j.progress),
         f"{j.attempt}/{j.max_attempts}",
         j.created_at,
         j.finished_at,
-        j.error_code or ", ".join(result_of(j).get("reasons") or []),
+        j.error_code or ", ".join(j.result.get("reasons") or []),
     ),
     none="There are no jobs yet.",
     none_matches="No job matches.",
     record=JobView,
+    csv=(
+        *("job_id", "id", "job_type", "status", "progress", "domain", "domain_id", "created_by"),
+        *("result_data", "error", "error_code", "attempt", "max_attempts", "priority", "run_at"),
+        *("worker_id", "cancel_requested_at", "created_at", "started_at", "finished_at"),
+        *("updated_at", "shared", "requested_by"),
+    ),
 )
 app = typer.Typer(help="Manage jobs.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -17,7 +17,7 @@ from siteatlas.catalog.url_lists import (
     ListingState,
     PointInTime,
     UrlFilter,
-    UrlHistoryPage,
+    UrlHistoryView,
     UrlView,
     list_domain_urls,
     list_url_history,
@@ -106,7 +106,7 @@ def _how_to_continue(url: str, domain: DomainView, cursor: str) -> str:
     return f"Not all sitemaps were examined; others may list this URL too. Continue with: {command}"
 
 
-def _write_json(page: UrlHistoryPage) -> None:
+def _write_json(page: UrlHistoryView) -> None:
     write_json(
         {
             "items": page.items,
@@ -117,14 +117,14 @@ def _write_json(page: UrlHistoryPage) -> None:
     )
 
 
-def _write_history(page: UrlHistoryPage) -> None:
+def _write_history(page: UrlHistoryView) -> None:
     for line in history_lines(page):
         write_line(line)
     if page.next_cursor is not None:
         print_message("There are older changes; the API shows them.")
 
 
-def history_lines(page: UrlHistoryPage) -> list[str]:
+def history_lines(page: UrlHistoryView) -> list[str]:
     """The changes and the first listings of a URL, newest first.
 
     Changes keep the order of the feed; one without a time has that of the change after it.

@@ -15,6 +15,7 @@ from siteatlas.access.audit import record_command
 from siteatlas.catalog.domains import find_domains
 from siteatlas.catalog.paging import DEFAULT_LIMIT, Page
 from siteatlas.catalog.webhooks import (
+    FEED_TYPES,
     DeliveryView,
     NewDelivery,
     WebhookView,
@@ -52,7 +53,6 @@ from siteatlas.errors import EgressDenied, InputError
 from siteatlas.net.address import parse_url
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.notify.endpoints import (
-    FEED_TYPES,
     EndpointRequest,
     change_endpoint,
     create_endpoint,
@@ -183,6 +183,10 @@ DELIVERIES: TableLayout[DeliveryView] = TableLayout(
     none="Nothing has been sent to this webhook yet.",
     none_matches="No delivery matches.",
     record=DeliveryView,
+    csv=(
+        *("id", "message_id", "type", "seq", "domain", "attempt", "delivered", "http_status"),
+        *("error_code", "seconds", "created_at"),
+    ),
 )
 
 

@@ -47,7 +47,8 @@ class ListRequest:
 class TableLayout(Generic[Item]):
     """How the items of a list look in a table, and what to say when there are none.
 
-    `record` is the dataclass of the items, whose fields are the columns of CSV.
+    `record` is the dataclass of the items, whose fields are the columns of CSV, unless these have
+    an order of their own.
     """
 
     columns: Sequence[Column]
@@ -55,6 +56,7 @@ class TableLayout(Generic[Item]):
     none: str
     none_matches: str
     record: type[Item] | None = None
+    csv: Sequence[str] = ()
 
     def filtered_by(self, *filters: object) -> TableLayout[Item]:
         """The table layout of a list command with these filters; None is no filter."""
@@ -114,7 +116,7 @@ class _CsvPages(Generic[Item]):
 
     def __init__(self, shape: TableLayout[Item]) -> None:
         record: Any = shape.record
-        self._names = [field.name for field in fields(record)] if record is not None else []
+        self._names = shape.csv or [field.name for field in fields(record)]
         self._head = True
 
     def __call__(self, items: Sequence[Item]) -> None:
@@ -129,7 +131,7 @@ async def _write_object(pages: AsyncIterator[Page[Item]]) -> None:
     async for page in pages:
         items.extend(page.items)
         cursor = page.next_cursor
-        if page.examined is not None:
-            examined = (examined or 0) + page.examined
+        if (seen := getattr(page, "examined", None)) is not None:
+            examined = (examined or 0) + seen
     answer: dict[str, object] = {"items": items, "next_cursor": cursor}
     write_json(answer if examined is None else answer | {"examined": examined})

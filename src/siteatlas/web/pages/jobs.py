@@ -117,7 +117,7 @@ async def show_job(request: Request, session: ReadSession, job_id: JobIdent) -> 
         attempts=await list_attempts(session, job.id),
         candidates=candidates,
         explanation=explain(job.error_code),
-        reasons=[explain(code) for code in (job.result_data or {}).get("reasons", ())],
+        reasons=[explain(code) for code in job.result.get("reasons", ())],
     )
 
 

@@ -13,11 +13,10 @@ from fastapi.responses import HTMLResponse, Response
 
 from siteatlas.access.identity import CurrentIdentity
 from siteatlas.access.limits import ADMIN, READ
-from siteatlas.catalog.webhooks import find_webhook, list_deliveries, list_webhooks
+from siteatlas.catalog.webhooks import FEED_TYPES, find_webhook, list_deliveries, list_webhooks
 from siteatlas.errors import InputError
 from siteatlas.logs import get_logger
 from siteatlas.notify.endpoints import (
-    FEED_TYPES,
     EndpointRequest,
     NewEndpoint,
     change_endpoint,
