@@ -3,7 +3,8 @@
 The first process reads documents too. It keeps everything else: requests, limits, the order of
 events and what is done with them. A process that ends loses nothing: its documents are read again.
 Each has one socket. A message is a head, a pickled value and raw bytes, each but the head possibly
-empty; the pickles come from processes of the same command only.
+empty; the pickles come from processes of the same command only. `reader_process.py` is what such a
+process runs: `read_documents`.
 """
 
 from __future__ import annotations
@@ -13,26 +14,22 @@ import pickle
 import socket
 import subprocess
 import sys
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterator,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
 from struct import Struct
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from siteatlas.errors import ScanError
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
 from siteatlas.net.response import Response
+from siteatlas.scanner.crawl.document import Placement, SiteHosts
 from siteatlas.scanner.events import ChildLink, EncodedEntries, EntriesRead, SitemapType
 from siteatlas.scanner.reading.decoding import ContentHash
+from siteatlas.scanner.reading.document import DocumentReader, DuplicateUrls
 from siteatlas.scanner.reading.entries import ReadResult, Tally
 
 log = get_logger("scanner")
@@ -205,12 +202,13 @@ class ReaderProcess:
             await document.receive(None)
 
     async def _receive_message(self) -> None:
-        head = read_head(await self._incoming.readexactly(HEAD.size))
-        value = read_value(await self._incoming.readexactly(head.value_size))
-        data = await self._incoming.readexactly(head.data_size)
-        document = self._documents.get(head.document)
+        head = HEAD.unpack(await self._incoming.readexactly(HEAD.size))
+        number, _, value_size, data_size = head
+        value = pickle.loads(await self._incoming.readexactly(value_size))  # noqa: S301 our own
+        data = await self._incoming.readexactly(data_size)
+        document = self._documents.get(number)
         if document is not None:
-            await document.receive(ReceivedMessage(value, data))
+            await document.receive((value, data))
 
 
 def _start_program(descriptor: int) -> subprocess.Popen[bytes]:
@@ -252,10 +250,13 @@ class RemoteDocument:
         """
         sending = asyncio.create_task(self._send_body(chunks))
         try:
-            while isinstance((message := await self._next()).value, RemoteResult):
-                yield self._read_result(message.value, message.data)
-            assert isinstance(message.value, ReadSummary)
-            self.summary = message.value
+            while True:
+                value, data = await self._next()
+                if isinstance(value, ReadSummary):
+                    break
+                self.summary.type, children, encoded = value
+                yield ReadResult(children=children, encoded=encoded and encoded._replace(data=data))
+            self.summary = value
             yield ReadResult()
             if self.summary.error is not None:
                 raise self.summary.error
@@ -278,13 +279,6 @@ class RemoteDocument:
             raise ReaderLost
         return message
 
-    def _read_result(self, result: RemoteResult, data: bytes) -> ReadResult:
-        self.summary.type = result.type
-        encoded = result.entries
-        if encoded is not None:
-            encoded = encoded._replace(data=data)
-        return ReadResult(children=result.children, encoded=encoded)
-
     async def _send_body(self, chunks: AsyncIterator[bytes]) -> ScanError | None:
         await self._send(MessageKind.OPEN, self._task, b"")
         try:
@@ -297,13 +291,6 @@ class RemoteDocument:
         return None
 
 
-class ReceivedMessage(NamedTuple):
-    """A message of the reader process about one document."""
-
-    value: RemoteResult | ReadSummary
-    data: bytes
-
-
 class DocumentTask(NamedTuple):
     """What a reader process must know of a document; it may be of any site of the command."""
 
@@ -314,14 +301,6 @@ class DocumentTask(NamedTuple):
     anywhere: bool
     find_duplicates: bool
     encode: EncodeEntries
-
-
-class RemoteResult(NamedTuple):
-    """Some of what a reader process has read from a document."""
-
-    type: SitemapType | None
-    children: list[ChildLink]
-    entries: EncodedEntries | None
 
 
 @dataclass(slots=True)
@@ -360,17 +339,13 @@ class MessageKind(IntEnum):
     SUMMARY = 7
 
 
-class MessageHead(NamedTuple):
-    """The document and the kind of a message, and how many bytes follow."""
-
-    document: int
-    kind: int
-    value_size: int
-    data_size: int
-
-
 # The number of the document, the kind, and the sizes of the value and of the bytes.
 HEAD = Struct("<IBII")
+
+
+# What a reader process has found: type, children and counts of the encoded entries; or the summary.
+Found = tuple[SitemapType | None, list[ChildLink], EncodedEntries | None]
+ReceivedMessage = tuple[Found | ReadSummary, bytes]
 
 
 def message(document: int, kind: MessageKind, value: object = None, data: bytes = b"") -> bytes:
@@ -379,11 +354,100 @@ def message(document: int, kind: MessageKind, value: object = None, data: bytes 
     return HEAD.pack(document, kind, len(pickled), len(data)) + pickled + data
 
 
-def read_head(head: bytes) -> MessageHead:
-    """The head of a message."""
-    return MessageHead(*HEAD.unpack(head))
+class DocumentWork:
+    """One document in a reader process: read, judged and counted as `body.py` does it."""
+
+    def __init__(self, number: int, task: DocumentTask, send: Callable[[bytes], None]) -> None:
+        self._number = number
+        self._task = task
+        self._send = send
+        self._reader = DocumentReader(
+            task.content_encoding, task.charset, base_url=task.address.url
+        )
+        tally = self._reader.tally
+        self._placement = Placement(
+            task.address, SiteHosts(task.site_host), tally, anywhere=task.anywhere
+        )
+        self._duplicates = DuplicateUrls(tally) if task.find_duplicates else None
+        self._unsent: list[EncodedEntries] = []
+        self._unsent_bytes = 0
+        self._type_is_sent = False
+
+    def handle(self, kind: MessageKind, data: bytes) -> bool:
+        """Process a message; returns whether the document has ended."""
+        error = None
+        try:
+            if kind is MessageKind.DATA:
+                self._process(self._reader.feed(data))
+                return False
+            if kind is MessageKind.END:
+                self._process(self._reader.close())
+        except ScanError as fault:
+            error = fault
+        if kind is MessageKind.DROP:
+            return True
+        if kind is not MessageKind.END:
+            # What is complete of a document that cannot be read to its end.
+            self._process(self._reader.read_buffered())
+        self._send_summary(error)
+        return True
+
+    def _process(self, results: Iterable[ReadResult]) -> None:
+        for result in results:
+            if result.columns.urls:
+                self._encode(result)
+            is_opened = self._reader.type is not None and not self._type_is_sent
+            # Each message costs the first process about as much as encoding a few entries.
+            if is_opened or result.children or self._unsent_bytes >= 256 * 1024:
+                self._send_results(result.children)
+
+    def _encode(self, result: ReadResult) -> None:
+        urls = result.columns.urls
+        self._placement.note(urls)
+        if self._duplicates is not None:
+            self._duplicates.note_repeated(urls)
+        encoded = self._task.encode(EntriesRead(self._task.address.url, result.columns))
+        self._unsent.append(encoded)
+        self._unsent_bytes += len(encoded.data)
+
+    def _send_results(self, children: list[ChildLink]) -> None:
+        counts = [sum(column) for column in list(zip(*self._unsent, strict=True))[1:]]
+        found = self._reader.type, children, EncodedEntries(b"", *counts) if counts else None
+        # As raw bytes, because a pickle would copy them once more on each side.
+        data = b"".join([entries.data for entries in self._unsent])
+        self._send(message(self._number, MessageKind.RESULT, found, data))
+        self._unsent, self._unsent_bytes = [], 0
+        self._type_is_sent = self._reader.type is not None
+
+    def _send_summary(self, error: ScanError | None) -> None:
+        if self._unsent:
+            self._send_results([])
+        reader = self._reader
+        summary = ReadSummary(
+            type=reader.type,
+            tally=reader.tally,
+            wire_bytes=reader.wire_bytes,
+            decoded_bytes=reader.decoded_bytes,
+            is_window=reader.is_window,
+            shows_its_end=reader.shows_its_end,
+            hashes=reader.content_hash(),
+            error=error,
+        )
+        self._send(message(self._number, MessageKind.SUMMARY, summary))
 
 
-def read_value(pickled: bytes) -> Any:
-    """The value of a message."""
-    return pickle.loads(pickled) if pickled else None  # noqa: S301 from our own process
+def read_documents(receive: Callable[[int], bytes], send: Callable[[bytes], None]) -> None:
+    """Read documents, which may take turns, until the first process needs no more.
+
+    `receive` returns fewer bytes than asked for at the end only. A document that has ended at an
+    error may still get messages.
+    """
+    documents: dict[int, DocumentWork] = {}
+    while len(head := receive(HEAD.size)) == HEAD.size:
+        number, kind, value_size, data_size = HEAD.unpack(head)
+        pickled, data = receive(value_size), receive(data_size)
+        if kind == MessageKind.OPEN:
+            task = pickle.loads(pickled)  # noqa: S301 from the first process
+            documents[number] = DocumentWork(number, task, send)
+        elif number in documents and documents[number].handle(MessageKind(kind), data):
+            del documents[number]
