@@ -39,7 +39,7 @@ def known(url: str = URL, **values: Any) -> KnownSitemap:
 
 async def known_to_scanner(*documents: KnownSitemap) -> dict[str, KnownDocument]:
     memory = await build_scan_memory({one.id: one for one in documents})
-    return dict(memory.documents)
+    return dict(memory)
 
 
 async def test_a_document_that_was_read_completely_is_passed_on_as_it_was_then():
@@ -127,9 +127,9 @@ async def test_thousands_of_documents_are_found_and_take_little_memory():
     tracemalloc.stop()
     assert taken < 200 * len(by_id)
     for child in (children[0], children[2_500], children[-1]):
-        assert memory.documents[child.url].validators.etag == child.etag
-    assert [link.url for link in memory.documents[URL].children] == [one.url for one in children]
-    assert memory.documents.get("https://a.example/5000.xml") is None
+        assert memory[child.url].validators.etag == child.etag
+    assert [link.url for link in memory[URL].children] == [one.url for one in children]
+    assert memory.get("https://a.example/5000.xml") is None
 
 
 async def test_a_final_address_comes_before_a_requested_one():

@@ -25,7 +25,7 @@ from siteatlas.scanner.events import (
     SiteResolved,
     Validators,
 )
-from siteatlas.scanner.options import KnownDocument, ScanMemory
+from siteatlas.scanner.options import KnownDocument
 from tests.fixtures.documents import index_of, urlset_of
 from tests.fixtures.scans import record_scan
 
@@ -235,7 +235,7 @@ async def test_known_validators_are_sent_and_an_unchanged_index_still_leads_to_i
     known = KnownDocument(
         url, validators=Validators('"v1"'), children=(ChildLink(f"{site.base}/a.xml"),)
     )
-    memory = ScanMemory({url: known})
+    memory = {url: known}
     record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
     assert record.outcomes == {"/sitemap.xml": "unchanged", "/a.xml": "complete"}
     assert record.all(DocumentClosed)[0].validators == Validators('"v1"')
@@ -244,16 +244,14 @@ async def test_known_validators_are_sent_and_an_unchanged_index_still_leads_to_i
 async def test_documents_done_before_are_not_fetched_but_their_children_are(site, make_analyzer):
     site.pages |= {"/robots.txt": ROBOTS, "/b.xml": urlset_of(pages("b", 1))}
     index_url, child_url = f"{site.base}/sitemap.xml", f"{site.base}/a.xml"
-    memory = ScanMemory(
-        {
-            index_url: KnownDocument(
-                index_url,
-                done=True,
-                children=(ChildLink(child_url), ChildLink(f"{site.base}/b.xml")),
-            ),
-            child_url: KnownDocument(child_url, done=True),
-        }
-    )
+    memory = {
+        index_url: KnownDocument(
+            index_url,
+            done=True,
+            children=(ChildLink(child_url), ChildLink(f"{site.base}/b.xml")),
+        ),
+        child_url: KnownDocument(child_url, done=True),
+    }
     record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
     assert site.paths == ["/robots.txt", "/b.xml"]
     assert record.outcomes == {"/b.xml": "complete"}

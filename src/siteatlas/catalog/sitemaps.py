@@ -9,7 +9,7 @@ Statements that every scan runs are built once: building one costs as much as ru
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any, NamedTuple
 from uuid import UUID
@@ -332,20 +332,6 @@ def stored_url_count(sitemap_id: Any) -> Any:
     )
 
 
-@dataclass(slots=True)
-class EndedReads:
-    """The ids of stored documents whose reading ended, and of those that were found unchanged.
-
-    `complete` ones were read to the end; `not_modified` ones by a response with the status 304;
-    `same_content` have the bytes of the last complete read.
-    """
-
-    ids: list[UUID] = field(default_factory=list)
-    complete: list[UUID] = field(default_factory=list)
-    not_modified: list[UUID] = field(default_factory=list)
-    same_content: list[UUID] = field(default_factory=list)
-
-
 def _note_reading_statement() -> ReturningUpdate[Any]:
     """The UPDATE of stored documents whose reading ended.
 
@@ -387,9 +373,26 @@ def _among(name: str) -> ColumnElement[bool]:
 _note_reading = _note_reading_statement()
 
 
-async def note_reading(session: AsyncSession, ended: EndedReads) -> dict[UUID, int]:
-    """Record that stored documents were read now; return how many URLs each of them shows."""
-    rows = (await session.execute(_note_reading, asdict(ended))).all()
+async def note_reading(
+    session: AsyncSession,
+    ids: Sequence[UUID],
+    *,
+    complete: Sequence[UUID],
+    not_modified: Sequence[UUID],
+    same_content: Sequence[UUID],
+) -> dict[UUID, int]:
+    """Record that stored documents were read now; return how many URLs each of them shows.
+
+    `complete` ones were read to the end. The others that are named were found unchanged: by a
+    response with the status 304, or because they have the bytes of the last complete read.
+    """
+    values = {
+        "ids": ids,
+        "complete": complete,
+        "not_modified": not_modified,
+        "same_content": same_content,
+    }
+    rows = (await session.execute(_note_reading, values)).all()
     return {row.id: row.shown for row in rows}
 
 

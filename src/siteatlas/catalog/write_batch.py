@@ -17,7 +17,6 @@ from siteatlas.catalog.change_feed import add_document_events
 from siteatlas.catalog.problems import FoundProblem, record_problems
 from siteatlas.catalog.sitemaps import (
     DONE,
-    EndedReads,
     close_sitemap_scans,
     insert_read_sitemaps,
     insert_sitemaps,
@@ -133,8 +132,7 @@ async def flush_batch(session: AsyncSession, batch: WriteBatch, *, scan_id: int)
     await insert_sitemaps(session, _with_id(batch.new_sitemaps, but=read))
     await insert_read_sitemaps(session, _with_id(read))
     await update_sitemaps(session, _with_id(batch.changed_sitemaps))
-    ended = _ended_reads(batch, but=read)
-    counts = await note_reading(session, ended) if ended.ids else {}
+    counts = await _note_reading(session, batch, sorted(batch.closed.keys() - read.keys()))
     await link_sitemaps(session, sorted(batch.links))
     await replace_links(session, batch.children)
     await mark_pending(session, scan_id, [i for i in batch.pending if i not in batch.closed])
@@ -162,10 +160,14 @@ async def _flush_urls(session: AsyncSession, batch: WriteBatch, scan_id: int) ->
     await mark_missing(session, batch.missing, scan_id=scan_id)
 
 
-def _ended_reads(batch: WriteBatch, *, but: Container[UUID]) -> EndedReads:
-    ids = sorted(key for key in batch.closed if key not in but)
-    return EndedReads(
-        ids=ids,
+async def _note_reading(
+    session: AsyncSession, batch: WriteBatch, ids: list[UUID]
+) -> dict[UUID, int]:
+    if not ids:
+        return {}
+    return await note_reading(
+        session,
+        ids,
         complete=[i for i in ids if batch.closed[i]["state"] == SitemapScanState.COMPLETE],
         not_modified=sorted(batch.not_modified),
         same_content=sorted(batch.same_content),

@@ -1,8 +1,7 @@
 """The documents of a running scan, as the recorder and the scanner know them.
 
 `DocumentRegistry` finds the document of a URL; of those that wait or have been read it keeps only
-the ids. `OpenDocuments` are those that are being read, with what is stored of their entries: it is
-loaded in the background once a document is opened.
+the ids. What is stored of the entries of a document is loaded in the background once it is opened.
 `build_scan_memory` tells the scanner what is stored, so that it may send conditional requests.
 """
 
@@ -15,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID, uuid4
 
 import orjson
@@ -263,13 +262,15 @@ class DocumentRegistry:
     """Finds the document of a URL, whether it is the listed one or the one after redirects.
 
     Of documents that have a row and are not in work, the ids alone are kept: there may be
-    thousands of them in each of many scans, for hours.
+    thousands of them in each of many scans, for hours. The open ones, which are being read, have
+    what is stored of their entries.
     """
 
     def __init__(self, known: Iterable[KnownSitemap]) -> None:
         self._by_url: dict[str, ScannedDocument] = {}
         self._by_id: dict[UUID, ScannedDocument] = {}
         self._idle = IdleDocuments()
+        self._open: dict[UUID, ScannedDocument] = {}
         self.learn(known)
 
     def learn(self, known: Iterable[KnownSitemap]) -> None:
@@ -294,7 +295,16 @@ class DocumentRegistry:
         if found is None:
             idle = self._idle.take(url_hash(url))
             if idle is not None:
-                found = self._keep(_listed_document(url, idle[0], fresh=idle[1]))
+                found = self._keep(
+                    ScannedDocument(
+                        id=idle[0],
+                        url=url,
+                        requested_url=url,
+                        method=DiscoveryMethod.SITEMAP_INDEX,
+                        stored=True,
+                        fresh=idle[1],
+                    )
+                )
         return found
 
     def id_of(self, url: str) -> UUID | None:
@@ -338,6 +348,30 @@ class DocumentRegistry:
                 document.drop_result()
                 self._forget_if_idle(document)
 
+    async def open(self, document: ScannedDocument, budget: MemoryBudget) -> None:
+        """Note that a document is read, and start to load its entries.
+
+        It may be opened again after a redirect: its memory is returned to the budget before the
+        entries are loaded again (decision 0009).
+        """
+        await document.abandon()
+        document.start_loading(load_document(document, budget))
+        self._open[document.id] = document
+
+    def opened(self, document_id: UUID) -> ScannedDocument | None:
+        """The document of this id, if it is open."""
+        return self._open.get(document_id)
+
+    def close(self, document: ScannedDocument, event: DocumentClosed) -> None:
+        """Note how the reading of a document ended."""
+        document.close(event)
+        self._open.pop(document.id, None)
+
+    async def abandon(self) -> None:
+        """Drop what is loaded of all open documents."""
+        for document in self._open.values():
+            await document.abandon()
+
     def _keep(self, document: ScannedDocument) -> ScannedDocument:
         self._by_url[document.url] = self._by_id[document.id] = document
         return document
@@ -366,17 +400,6 @@ def _status_after(event: DocumentClosed) -> SitemapStatus:
     return SitemapStatus.COMPLETED if cut else SitemapStatus.PENDING
 
 
-def _listed_document(url: str, document_id: UUID, *, fresh: bool) -> ScannedDocument:
-    return ScannedDocument(
-        id=document_id,
-        url=url,
-        requested_url=url,
-        method=DiscoveryMethod.SITEMAP_INDEX,
-        stored=True,
-        fresh=fresh,
-    )
-
-
 class IdleDocuments:
     """A map from hashes of URLs to ids, each with a flag whether this scan found the document.
 
@@ -384,98 +407,46 @@ class IdleDocuments:
     """
 
     def __init__(self) -> None:
-        self._rows = [_IdleRows() for _ in range(16)]
+        # Columns sorted by hash: hash, both halves of the id, and whether the document is fresh.
+        self._parts = [(array("q"), array("Q"), array("Q"), array("b")) for _ in range(16)]
 
     def __len__(self) -> int:
-        return sum(len(rows.hashes) for rows in self._rows)
+        return sum(len(hashes) for hashes, *_ in self._parts)
 
     def __contains__(self, key: int) -> bool:
-        return self._rows_of(key).find(key) is not None
+        return index_of(self._part(key)[0], key) is not None
 
     def add(self, key: int, document_id: UUID, *, fresh: bool) -> None:
         """Add a document; it replaces another one with the same hash."""
         self.take(key)
-        number = document_id.int
-        self._rows_of(key).insert(key, (number >> 64, number & ((1 << 64) - 1), fresh))
+        part, number = self._part(key), document_id.int
+        position = bisect_left(part[0], key)
+        values = key, number >> 64, number & ((1 << 64) - 1), fresh
+        for column, value in zip(part, values, strict=True):
+            column.insert(position, value)
 
     def id_of(self, key: int) -> UUID | None:
-        rows = self._rows_of(key)
-        position = rows.find(key)
-        return None if position is None else _id_at(rows, position)
+        hashes, high, low, _ = self._part(key)
+        position = index_of(hashes, key)
+        return None if position is None else UUID(int=high[position] << 64 | low[position])
 
     def take(self, key: int) -> tuple[UUID, bool] | None:
         """Remove a document; return its id and whether it is fresh, None if it is not here."""
-        rows = self._rows_of(key)
-        position = rows.find(key)
-        if position is None:
+        found = self.id_of(key)
+        if found is None:
             return None
-        taken = _id_at(rows, position), bool(rows.columns[2][position])
-        rows.delete(position)
-        return taken
+        part = self._part(key)
+        position = bisect_left(part[0], key)
+        *_, fresh = [column.pop(position) for column in part]
+        return found, bool(fresh)
 
-    def _rows_of(self, key: int) -> _IdleRows:
-        return self._rows[key & len(self._rows) - 1]
-
-
-class _IdleRows:
-    """Columns sorted by hash: hash, both halves of the id, and whether the document is fresh."""
-
-    def __init__(self) -> None:
-        self.hashes = array("q")
-        self.columns = (array("Q"), array("Q"), array("b"))
-
-    def find(self, key: int) -> int | None:
-        return index_of(self.hashes, key)
-
-    def insert(self, key: int, values: tuple[int, int, int]) -> None:
-        position = bisect_left(self.hashes, key)
-        self.hashes.insert(position, key)
-        for column, value in zip(self.columns, values, strict=True):
-            column.insert(position, value)
-
-    def delete(self, position: int) -> None:
-        del self.hashes[position]
-        for column in self.columns:
-            del column[position]
-
-
-def _id_at(rows: _IdleRows, position: int) -> UUID:
-    high, low, _ = rows.columns
-    return UUID(int=high[position] << 64 | low[position])
+    def _part(self, key: int) -> tuple[array[int], array[int], array[int], array[int]]:
+        return self._parts[key & len(self._parts) - 1]
 
 
 def short_id(document_id: UUID) -> int:
     """The last half of an id as a signed number: enough to tell the documents of a scan apart."""
     return int.from_bytes(document_id.bytes[8:], signed=True)
-
-
-class OpenDocuments:
-    """The open documents of one scan by id."""
-
-    def __init__(self, budget: MemoryBudget) -> None:
-        self._budget = budget
-        self._open: dict[UUID, ScannedDocument] = {}
-
-    async def open(self, document: ScannedDocument) -> None:
-        """Note that a document is read, and start to load its entries.
-
-        It may be opened again after a redirect: its memory is returned to the budget before the
-        entries are loaded again (decision 0009).
-        """
-        await document.abandon()
-        document.start_loading(load_document(document, self._budget))
-        self._open[document.id] = document
-
-    def get(self, document_id: UUID) -> ScannedDocument | None:
-        return self._open.get(document_id)
-
-    def close(self, document_id: UUID) -> None:
-        self._open.pop(document_id, None)
-
-    async def abandon(self) -> None:
-        """Drop what is loaded of all open documents."""
-        for document in self._open.values():
-            await document.abandon()
 
 
 async def load_document(document: ScannedDocument, budget: MemoryBudget) -> None:
@@ -515,6 +486,11 @@ async def _load_in_parts(document_id: UUID, stored: StoredEntries) -> None:
         after = page.hashes[-1]
 
 
+# A stored document: its final and its requested URL, the date that an index lists for it, what the
+# scanner may know of it, and the numbers of the documents that it lists, in the order of `add`.
+Record = tuple[str, str, str | None, list[Any] | None, list[int]]
+
+
 async def build_scan_memory(known: Mapping[UUID, KnownSitemap]) -> ScanMemory:
     """What the scanner needs to know of the stored documents of a site."""
     pages = KnownPages()
@@ -523,24 +499,25 @@ async def build_scan_memory(known: Mapping[UUID, KnownSitemap]) -> ScanMemory:
     for first in range(0, len(sitemaps), DOCUMENTS_PER_PAGE):
         async with fair_loop().time_slice():
             page = sitemaps[first : first + DOCUMENTS_PER_PAGE]
-            pages.add([_paged(sitemap, known, numbers) for sitemap in page])
+            pages.add([_record(sitemap, known, numbers) for sitemap in page])
     pages.index()
-    return ScanMemory(pages)
+    return pages
 
 
-def _paged(
+def _record(
     sitemap: KnownSitemap, known: Mapping[UUID, KnownSitemap], numbers: Mapping[UUID, int]
-) -> PagedDocument:
+) -> Record:
     done = sitemap.state in DONE
     children = [child for child in sitemap.children or () if child in known]
     if done:
         # A link may be older than this scan; what the index lists now is on the frontier.
         children = [child for child in children if known[child].state is not None]
-    return PagedDocument(
+    found = KnownDocument(sitemap.url, done=True) if done else _known_document(sitemap)
+    return (
         sitemap.url,
         sitemap.requested_url or sitemap.url,
-        sitemap.lastmod,
-        KnownDocument(sitemap.url, done=True) if done else _known_document(sitemap),
+        sitemap.lastmod.isoformat() if sitemap.lastmod else None,
+        found and _packed(found),
         [numbers[child] for child in children],
     )
 
@@ -605,17 +582,13 @@ class KnownPages(Mapping[str, KnownDocument]):
             raise KeyError(url)
         return _unpacked(final_url, values)._replace(children=tuple(self._links(children)))
 
-    def add(self, documents: Sequence[PagedDocument]) -> None:
+    def add(self, records: Sequence[Record]) -> None:
         """Add one page; all but the last have `DOCUMENTS_PER_PAGE` documents."""
         first = len(self._pages) * DOCUMENTS_PER_PAGE
-        records = []
-        for number, one in enumerate(documents, start=first):
-            lastmod = one.lastmod and one.lastmod.isoformat()
-            values = None if one.known is None else _packed(one.known)
-            records.append((one.url, one.requested_url, lastmod, values, list(one.children)))
+        for number, (url, requested_url, _, values, _) in enumerate(records, start=first):
             if values is not None:
-                self._unsorted.append((url_hash(one.url), False, number))
-                self._unsorted.append((url_hash(one.requested_url), True, number))
+                self._unsorted.append((url_hash(url), False, number))
+                self._unsorted.append((url_hash(requested_url), True, number))
         # Addresses of one site have most of their text in common, so the fastest level suffices.
         self._pages.append(zlib.compress(orjson.dumps(records), 1))
 
@@ -642,20 +615,6 @@ class KnownPages(Mapping[str, KnownDocument]):
         if self._last[0] != number:
             self._last = number, orjson.loads(zlib.decompress(self._pages[number]))
         return self._last[1]
-
-
-class PagedDocument(NamedTuple):
-    """A stored document, with the date that an index lists for it.
-
-    `known` is what the scanner may know of it, None if that is nothing. `children` are the numbers
-    of the documents that an index lists, in the order in which they are added.
-    """
-
-    url: str
-    requested_url: str
-    lastmod: datetime | None
-    known: KnownDocument | None
-    children: Sequence[int] = ()
 
 
 def _packed(known: KnownDocument) -> list[Any]:

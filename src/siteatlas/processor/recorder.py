@@ -21,7 +21,6 @@ from siteatlas.meters import meters
 from siteatlas.processor.comparison import Comparison, conclude, is_silent, shows_all_children
 from siteatlas.processor.documents import (
     DocumentRegistry,
-    OpenDocuments,
     OpenedScan,
     ScannedDocument,
     short_id,
@@ -93,7 +92,6 @@ class Recorder:
         self._documents = DocumentRegistry(scan.known.by_id.values())
         self._comparison = Comparison()
         self._batch = WriteBatch()
-        self.open_documents = OpenDocuments(budget.documents)
         self._held_bytes = 0
         self._batch_started = time.monotonic()
         self._recording = asyncio.Lock()
@@ -179,7 +177,7 @@ class Recorder:
         document.changes |= {"type": event.type.value, "http_status": event.http_status}
         if event.listed_lastmod is not None:
             document.changes["lastmod"] = event.listed_lastmod
-        await self.open_documents.open(document)
+        await self._documents.open(document, self._budget.documents)
         document.clear_validators()
         self._add_pending(document)
         self._batch.opened[document.id] = event.http_status
@@ -220,8 +218,7 @@ class Recorder:
         conclude(document, event, self._scan, self._batch)
         self._report_changes(document)
         self._replace_links(document, event)
-        document.close(event)
-        self.open_documents.close(document.id)
+        self._documents.close(document, event)
         self._add_pending(document)
         self._add_link_to_batch(event.parent_url, document)
         self._add_to_batch(document)
@@ -306,7 +303,7 @@ class Recorder:
         if parent_id is None or parent_id == child.id:
             return
         self._batch.links.add((parent_id, child.id))
-        parent = self.open_documents.get(parent_id)
+        parent = self._documents.opened(parent_id)
         if parent is not None:
             parent.add_child(child.id)
 
@@ -381,7 +378,7 @@ class Recorder:
         await self._writer.stop()
         self._budget.free(self._held_bytes)
         self._held_bytes = 0
-        await self.open_documents.abandon()
+        await self._documents.abandon()
 
 
 def log_robots(event: RobotsRead) -> None:

@@ -33,7 +33,7 @@ from siteatlas.scanner.events import (
     SitemapsSkipped,
     SiteResolved,
 )
-from siteatlas.scanner.options import ScanMemory, ScanOptions
+from siteatlas.scanner.options import NOTHING_KNOWN, ScanMemory, ScanOptions
 
 
 class ScanSummary:
@@ -163,7 +163,7 @@ class SitemapAnalyzer:
         self,
         site: WebAddress,
         options: ScanOptions = ScanOptions(),
-        memory: ScanMemory = ScanMemory(),
+        memory: ScanMemory = NOTHING_KNOWN,
         readers: RemoteReaders | None = None,
     ) -> AsyncGenerator[ScanEvent, None]:
         """Scan a site; raises the most specific error if no sitemap could be read.

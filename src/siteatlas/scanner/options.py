@@ -149,7 +149,6 @@ class KnownDocument(NamedTuple):
     type: SitemapType | None = None
 
 
-class ScanMemory(NamedTuple):
-    """The documents known before the scan, by requested URL and by final URL."""
-
-    documents: Mapping[str, KnownDocument] = MappingProxyType({})
+# The documents known before the scan, by requested URL and by final URL.
+ScanMemory = Mapping[str, KnownDocument]
+NOTHING_KNOWN: ScanMemory = MappingProxyType({})

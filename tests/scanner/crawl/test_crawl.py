@@ -12,7 +12,7 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.scanner.crawl.crawl import LINKS_PER_CHUNK, LINKS_PER_EVENT, Crawl
 from siteatlas.scanner.crawl.document import CrawlCandidate
 from siteatlas.scanner.events import ChildLink, ChildrenFound, DiscoveryMethod, ScanEvent
-from siteatlas.scanner.options import ScanMemory, ScanOptions
+from siteatlas.scanner.options import NOTHING_KNOWN, ScanOptions
 
 INDEX = "https://a.example/index.xml"
 CHILDREN = 10_000
@@ -32,7 +32,7 @@ async def test_ten_thousand_children_do_not_keep_the_event_loop():
             await asyncio.sleep(0)
             rounds += 1
 
-    crawl = Crawl(parse_site("https://a.example"), ScanOptions(), ScanMemory(), emit)
+    crawl = Crawl(parse_site("https://a.example"), ScanOptions(), NOTHING_KNOWN, emit)
     client = HttpClient(EgressPolicy(), Politeness(), user_agent="tests")
     parent = CrawlCandidate(parse_url(INDEX), DiscoveryMethod.ROBOTS_TXT)
     links = [ChildLink(f"https://a.example/{number}.xml") for number in range(CHILDREN - 1)]

@@ -55,14 +55,12 @@ def redirecting_to(place: str, asked: Versioned):
 def build_scan_memory(record) -> ScanMemory:
     """What a caller would remember of a scan."""
     children = {event.url: event.children for event in record.all(ChildrenFound)}
-    return ScanMemory(
-        {
-            event.url: KnownDocument(
-                event.url, validators=event.validators, children=children.get(event.url, ())
-            )
-            for event in record.all(DocumentClosed)
-        }
-    )
+    return {
+        event.url: KnownDocument(
+            event.url, validators=event.validators, children=children.get(event.url, ())
+        )
+        for event in record.all(DocumentClosed)
+    }
 
 
 @pytest.mark.parametrize(
@@ -106,7 +104,7 @@ async def test_an_unchanged_index_yields_the_children_that_are_known(site, make_
     }
     url = f"{site.base}/i.xml"
     children = (ChildLink(f"{site.base}/new.xml"),)
-    memory = ScanMemory({url: KnownDocument(url, validators=Validators('"v1"'), children=children)})
+    memory = {url: KnownDocument(url, validators=Validators('"v1"'), children=children)}
     record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
     assert record.urls == PAGE
     assert record.all(ChildrenFound) == [ChildrenFound(url, children)]
@@ -116,7 +114,7 @@ async def test_an_unchanged_index_yields_the_children_that_are_known(site, make_
 async def test_a_changed_document_is_read_and_gives_its_new_validators(site, make_analyzer):
     site.pages |= {"/robots.txt": "Sitemap: /s.xml", "/s.xml": Versioned(urlset_of(PAGE), '"v2"')}
     url = f"{site.base}/s.xml"
-    memory = ScanMemory({url: KnownDocument(url, validators=Validators('"v1"'))})
+    memory = {url: KnownDocument(url, validators=Validators('"v1"'))}
     record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
     assert record.urls == PAGE
     assert record.all(DocumentClosed)[0].validators.etag == '"v2"'
@@ -152,7 +150,7 @@ async def test_behind_a_redirect_validators_go_only_to_the_address_that_gave_the
         "/new.xml": document,
     }
     known = KnownDocument(f"{site.base}/new.xml", validators=Validators('"v1"', DATE))
-    memory = ScanMemory({known.url: known, f"{site.base}/old.xml": known})
+    memory = {known.url: known, f"{site.base}/old.xml": known}
     record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
     assert record.outcomes == {"/new.xml": "unchanged"}
     assert record.all(DocumentClosed)[0].requested_url == f"{site.base}/old.xml"
@@ -168,7 +166,7 @@ async def test_a_document_that_moved_is_read_without_its_old_validators(site, ma
         "/new.xml": document,
     }
     known = KnownDocument(f"{site.base}/old.xml", validators=Validators('"v1"', DATE))
-    memory = ScanMemory({known.url: known})
+    memory = {known.url: known}
     record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
     assert record.outcomes == {"/new.xml": "complete"}
     assert (document.asked, redirect.asked) == ([(None, None)], [('"v1"', DATE)])
@@ -180,7 +178,7 @@ async def test_validators_that_may_not_be_sent_are_not(site, make_analyzer):
     known = KnownDocument(
         f"{site.base}/s.xml", validators=Validators('"v1"', DATE), may_send_validators=False
     )
-    memory = ScanMemory({known.url: known})
+    memory = {known.url: known}
     record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
     assert record.outcomes == {"/s.xml": "complete"}
     assert document.asked == [(None, None)]
@@ -191,7 +189,7 @@ async def test_a_validator_that_no_header_can_hold_is_left_out(site, make_analyz
     document = Versioned(urlset_of(PAGE))
     site.pages |= {"/robots.txt": "Sitemap: /s.xml", "/s.xml": document}
     url = f"{site.base}/s.xml"
-    memory = ScanMemory({url: KnownDocument(url, validators=Validators(etag))})
+    memory = {url: KnownDocument(url, validators=Validators(etag))}
     record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
     assert record.urls == PAGE
     assert document.asked == [(None, None)]
@@ -217,7 +215,7 @@ async def test_a_redirect_to_a_document_done_before_reports_its_target(site, mak
         "/new.xml": urlset_of(PAGE),
     }
     new = f"{site.base}/new.xml"
-    memory = ScanMemory({new: KnownDocument(new, done=True)})
+    memory = {new: KnownDocument(new, done=True)}
     record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
     assert record.verdicts["/old.xml"] == "skipped duplicate"
     assert record.all(CandidateJudged)[-1].final_url == new
@@ -239,7 +237,5 @@ async def test_a_known_document_with_more_entries_than_the_limit_is_read_up_to_i
         content_hash=read.content_hash,
         entry_count=read.entry_count,
     )
-    second = await record_scan(
-        analyzer, site.base, ScanOptions(max_urls=most), ScanMemory({read.url: known})
-    )
+    second = await record_scan(analyzer, site.base, ScanOptions(max_urls=most), {read.url: known})
     assert second.outcomes == {"/s.xml": outcome}

@@ -23,7 +23,7 @@ from siteatlas.scanner.events import (
     UnchangedBy,
     Validators,
 )
-from siteatlas.scanner.options import KnownDocument, ScanMemory
+from siteatlas.scanner.options import KnownDocument
 from tests.fixtures.documents import index_of, urlset, urlset_of
 from tests.fixtures.raw_server import RawServer, whole_answer
 from tests.fixtures.scans import record_scan
@@ -44,7 +44,7 @@ def known(closed: DocumentClosed, **more) -> KnownDocument:
 
 
 async def scan(site, make_analyzer, *documents: KnownDocument, **options):
-    memory = ScanMemory({document.url: document for document in documents})
+    memory = {document.url: document for document in documents}
     return await record_scan(make_analyzer(site.host_port), site.base, memory=memory, **options)
 
 
@@ -123,7 +123,7 @@ async def test_another_announced_length_is_read_while_it_arrives(site, make_anal
     document = KnownDocument(url, content_hash="ab-cd", content_length=len(head))
     outcomes = []
     async for event in make_analyzer(site.host_port).scan(
-        parse_site(site.base), memory=ScanMemory({url: document})
+        parse_site(site.base), memory={url: document}
     ):
         if isinstance(event, EntriesRead):
             some_entries_came.set()
@@ -161,7 +161,7 @@ async def test_what_came_of_a_held_body_before_it_broke_off_is_kept(make_analyze
         url = server.url("/s.xml")
         document = KnownDocument(url, content_hash="ab-cd", content_length=len(body))
         record = await record_scan(
-            make_analyzer(server.entry), server.url(""), memory=ScanMemory({url: document})
+            make_analyzer(server.entry), server.url(""), memory={url: document}
         )
     assert record.outcomes == {"/s.xml": "cut truncated"}
     assert len(record.urls) > 1900
@@ -206,7 +206,7 @@ async def test_a_document_that_no_longer_redirects_is_read_again(site, make_anal
     site.pages |= {"/robots.txt": ROBOTS, "/s.xml": urlset_of(PAGES)}
     first = await read_once(site, make_analyzer)
     document = known(first)._replace(url=f"{site.base}/former.xml")
-    memory = ScanMemory({first.url: document})
+    memory = {first.url: document}
     record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
     assert record.outcomes == {"/s.xml": "complete"}
 

@@ -14,7 +14,6 @@ from aiohttp import web
 from siteatlas.net.address import parse_site
 from siteatlas.net.client import HttpClient, Politeness
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.scanner.analyzer import ScanOptions
 from siteatlas.scanner.crawl.crawl import Crawl
 from siteatlas.scanner.crawl.site_scan import MAX_GUESSES
 from siteatlas.scanner.discovery.home_page import USUAL_PATHS, Cms, fetch_home_page, guessed_paths
@@ -26,7 +25,7 @@ from siteatlas.scanner.events import (
     RobotsRead,
     SiteResolved,
 )
-from siteatlas.scanner.options import ScanMemory
+from siteatlas.scanner.options import NOTHING_KNOWN, ScanOptions
 from siteatlas.scanner.reading.document import load_readers
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.scans import record_scan
@@ -219,7 +218,7 @@ async def test_thousands_of_sitemap_lines_do_not_block_the_event_loop():
 
     base = parse_site("https://a.example")
     urls = [f"/{'a/' * 8}{number}.xml" for number in range(5000)]
-    crawl = Crawl(base, ScanOptions(max_documents=10_000), ScanMemory(), ignore)
+    crawl = Crawl(base, ScanOptions(max_documents=10_000), NOTHING_KNOWN, ignore)
     work = crawl.add_all(urls, base, DiscoveryMethod.ROBOTS_TXT)
     measured(await longest_block(work), 0.2)
     assert crawl.frontier.documents_left == 5000

@@ -76,7 +76,7 @@ class Visitor:
     ) -> None:
         self._client = client
         self._frontier = frontier
-        self._known = KnownDocuments(memory, budget)
+        self._known = memory
         self._budget = budget
         self._emit = emit
         self._follow = follow
@@ -94,7 +94,7 @@ class Visitor:
 
     async def visit(self, candidate: CrawlCandidate) -> VisitResult:
         """Fetch and read one candidate; errors are returned in the result."""
-        known = self._known.requested(candidate.address.url)
+        known = self._known.get(candidate.address.url)
         if known is not None and known.done:
             # Finished earlier in this scan: only its children are followed.
             await emit_verdict(self._emit, candidate, Verdict.ACCEPTED, ProblemCode.DONE_BEFORE)
@@ -135,7 +135,7 @@ class Visitor:
     async def _fetch(self, reading: FetchedDocument, *, accept_encoding: str) -> VisitResult:
         async with self._client.get(
             reading.candidate.address,
-            validators_of=self._known.validators_to_send,
+            validators_of=self._validators_to_send,
             accept_encoding=accept_encoding,
         ) as response:
             reading.http_status = response.status
@@ -162,14 +162,14 @@ class Visitor:
         )
         if not await self._claim(reading):
             return VisitResult(None)
-        known = self._known.at(reading.url)
+        known = self._known_at(reading.url)
         if known is not None and known.done:
             await self._report_duplicate(reading)
             return await self._follow_known(candidate, known)
         response.refuse_oversize()
         body = HeldBody(response.chunks(), response.charset)
         try:
-            comparable = known is not None and self._known.may_be_unchanged(known)
+            comparable = known is not None and self._budget.fits(known.entry_count)
             if known and comparable and await has_known_content(body, known, response):
                 reading.wire_bytes = body.size
                 reading.validators = validators_in(response)
@@ -178,6 +178,25 @@ class Visitor:
         finally:
             body.release()
         return await self._close_complete(reading, response)
+
+    def _known_at(self, url: str) -> KnownDocument | None:
+        """The known document at this final URL.
+
+        Validators and hash of another address say nothing about it.
+        """
+        known = self._known.get(url)
+        return known if known is not None and known.url == url else None
+
+    def _validators_to_send(self, address: WebAddress) -> Validators:
+        """The validators for a request to this address: only those that it gave itself.
+
+        None for a document with more entries than the scan may still read: it is read, up to that
+        limit.
+        """
+        known = self._known_at(address.url)
+        if known and known.may_send_validators and self._budget.fits(known.entry_count):
+            return known.validators
+        return Validators()
 
     async def _claim(self, reading: FetchedDocument) -> bool:
         if reading.reader_lost and reading.claimed_url == reading.redirected_to:
@@ -201,7 +220,7 @@ class Visitor:
         reading.proves_removals = is_whole and not reading.children_left_out
         if reading.proves_removals:
             reading.validators = validators
-        known = self._known.at(reading.url)
+        known = self._known_at(reading.url)
         hashes = reader.content_hash()
         reading.validators_lied = known is not None and lied(known, validators, hashes)
         if reading.has_content and not self._frontier.is_new_content(hashes.content):
@@ -209,7 +228,7 @@ class Visitor:
         return await self._close_document(reading, DocumentOutcome.COMPLETE)
 
     async def _close_not_modified(self, reading: FetchedDocument) -> VisitResult:
-        known = self._known.at(reading.url)
+        known = self._known_at(reading.url)
         if known is None:
             raise HttpProtocolError
         if not await self._claim(reading):
@@ -257,40 +276,6 @@ class Visitor:
         await self._bodies.send_entries(reading)
         await self._emit(reading.closed(outcome, error))
         return VisitResult(outcome, error, reading.is_open)
-
-
-class KnownDocuments:
-    """The known documents of one scan, by address.
-
-    One with more entries than the scan may still read is read, up to that limit.
-    """
-
-    def __init__(self, memory: ScanMemory, limit: UrlLimit) -> None:
-        self._documents = memory.documents
-        self._limit = limit
-
-    def requested(self, url: str) -> KnownDocument | None:
-        """The document that a request for this URL led to."""
-        return self._documents.get(url)
-
-    def at(self, url: str) -> KnownDocument | None:
-        """The document at this final URL.
-
-        Validators and hash of another address say nothing about it.
-        """
-        known = self._documents.get(url)
-        return known if known is not None and known.url == url else None
-
-    def validators_to_send(self, address: WebAddress) -> Validators:
-        """The validators for a request to this address: only those that it gave itself."""
-        known = self.at(address.url)
-        if known is None or not known.may_send_validators or not self.may_be_unchanged(known):
-            return Validators()
-        return known.validators
-
-    def may_be_unchanged(self, known: KnownDocument) -> bool:
-        """Whether a document may be taken as it is, without reading it."""
-        return self._limit.fits(known.entry_count)
 
 
 async def has_known_content(body: HeldBody, known: KnownDocument, response: Response) -> bool:
