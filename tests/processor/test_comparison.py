@@ -12,7 +12,7 @@ import pytest
 from siteatlas.catalog.url_copy import ROW_SIZE, date_numbers
 from siteatlas.catalog.urls import LoadedEntries, url_hash
 from siteatlas.catalog.write_batch import WriteBatch
-from siteatlas.processor.comparison import Comparison, Fingerprints, add_set_aside
+from siteatlas.processor.comparison import add_set_aside, fingerprints, record_entries
 from siteatlas.processor.documents import ScannedDocument
 from siteatlas.processor.entries import EntryMemory, MemoryBudget, StoredEntries
 from siteatlas.scanner.events import DiscoveryMethod, EntriesRead, EntryColumns
@@ -36,9 +36,7 @@ def columns(*urls: str, **values) -> EntryColumns:
 
 def stored_as(**values) -> StoredEntries:
     """What is stored of the page if it was listed with these values."""
-    prints = Fingerprints().fingerprint_entries(
-        [values.get("changefreq")], [values.get("priority")], [None]
-    )
+    prints = fingerprints([values.get("changefreq")], [values.get("priority")], [None])
     dates = date_numbers([values.get("lastmod")])
     entries = StoredEntries()
     hashes, texts = array("q", [url_hash(URL)]), [values.get("lastmod_text")]
@@ -56,7 +54,7 @@ def compared(
     )
     batch = WriteBatch()
     for part in listed:
-        Comparison().record(subject, EntriesRead(subject.url, part), batch)
+        record_entries(subject, EntriesRead(subject.url, part), batch)
     add_set_aside(subject, batch)
     return batch, subject
 

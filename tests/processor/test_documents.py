@@ -11,7 +11,7 @@ from siteatlas.catalog.sitemaps import KnownSitemap
 from siteatlas.catalog.urls import url_hash
 from siteatlas.errors import DatabaseUnavailable
 from siteatlas.processor.documents import DocumentRegistry, ScannedDocument
-from siteatlas.processor.entries import EntryMemory, ListedValues, MemoryBudget
+from siteatlas.processor.entries import EntryMemory, MemoryBudget
 from siteatlas.scanner.events import (
     DiscoveryMethod,
     DocumentClosed,
@@ -22,6 +22,7 @@ from siteatlas.scanner.events import (
     Validators,
 )
 from siteatlas.storage.models import SitemapScanState, SitemapStatus
+from tests.fixtures.entries import listed_columns
 
 URL = "https://a.example/1.xml"
 MOVED = "https://a.example/moved.xml"
@@ -105,7 +106,7 @@ def test_the_type_is_written_only_when_it_is_known():
 def test_closing_counts_what_was_read_and_gives_its_memory_back():
     budget, document = MemoryBudget(10**9), listed()
     document.memory = memory = EntryMemory(budget)
-    memory.pick(ListedValues([1, 2, 2], [0, 0, 0], [0, 0, 0]))
+    memory.pick(listed_columns([1, 2, 2], [0, 0, 0], [0, 0, 0]))
     document.close(closed(DocumentOutcome.COMPLETE, entry_count=3))
     assert document.scan_row()["url_count"] == 2
     assert not document.memory

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from siteatlas.catalog.url_copy import NO_DATE
+from siteatlas.catalog.url_copy import NO_DATE, UrlColumns
 from siteatlas.catalog.urls import LoadedEntries
 from siteatlas.processor import entries as entry_memory
 from siteatlas.processor.entries import (
@@ -18,10 +18,10 @@ from siteatlas.processor.entries import (
     MISSING,
     REMOVED,
     EntryMemory,
-    ListedValues,
     MemoryBudget,
     StoredEntries,
 )
+from tests.fixtures.entries import listed_columns
 
 Value = tuple[int, int]
 
@@ -60,11 +60,11 @@ class Site:
             )
         return found
 
-    def parts(self) -> list[ListedValues]:
+    def parts(self) -> list[UrlColumns]:
         """The listed entries as the recorder takes them in, 100 at a time."""
         chunks = [self.listed[n : n + 100] for n in range(0, len(self.listed), 100)]
         return [
-            ListedValues(
+            listed_columns(
                 [key for key, _, _ in part],
                 [value for _, _, value in part],
                 [date for _, date, _ in part],
@@ -103,22 +103,22 @@ def written(site: Site, memory: EntryMemory) -> tuple[dict[int, Value], set[int]
     for part in site.parts():
         picked = memory.pick(part)
 
-        def value(index: int, part: ListedValues = part) -> Value:
-            return part.dates[index], part.fingerprints[index]
+        def value(index: int, part: UrlColumns = part) -> Value:
+            return part.dates[index], part.fingerprint[index]
 
         for index in (*picked.new, *picked.changed):
-            state[part.hashes[index]] = value(index)
-            written.add(part.hashes[index])
+            state[part.url_hash[index]] = value(index)
+            written.add(part.url_hash[index])
         for index in picked.later:
-            key = part.hashes[index]
+            key = part.url_hash[index]
             if value(index) > state[key]:
                 state[key] = value(index)
                 written.add(key)
         for index in picked.set_aside:
-            key = part.hashes[index]
+            key = part.url_hash[index]
             aside[key] = max(aside.get(key, (NO_DATE, -1)), value(index))
         for index in picked.settled:
-            aside.pop(part.hashes[index])
+            aside.pop(part.url_hash[index])
     return state | aside, written | set(aside)
 
 
@@ -214,10 +214,10 @@ def bytes_held(stored: int, hashes: list[int], most: int, *, in_order: bool) -> 
     if 1 < stored < len(hashes):
         # As many new URLs as make an index.
         for key in hashes[:MAX_SEARCHES]:
-            memory.pick(ListedValues([key + 2], [1], [1]))
+            memory.pick(listed_columns([key + 2], [1], [1]))
     for first in range(stored, len(hashes), 500):
         new = [key + 1 for key in hashes[first : first + 500]]
-        memory.pick(ListedValues(new, new, [1] * len(new)))
+        memory.pick(listed_columns(new, new, [1] * len(new)))
     taken, _peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return taken, budget.held

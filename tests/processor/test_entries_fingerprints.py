@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from siteatlas.catalog.url_copy import NO_DATE, date_numbers
-from siteatlas.processor.comparison import Fingerprints
+from siteatlas.processor.comparison import fingerprints
 from siteatlas.processor.entries import READ_VERSION, text_numbers
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -37,7 +37,7 @@ GOLDEN = [
 def fingerprint(
     changefreq: str | None = None, priority: float | None = None, extras: str | None = None
 ) -> int:
-    (found,) = Fingerprints().fingerprint_entries([changefreq], [priority], [extras])
+    (found,) = fingerprints([changefreq], [priority], [extras])
     return found
 
 
@@ -56,7 +56,7 @@ def test_entries_with_extras_do_not_change_the_fingerprints_of_others():
         [one.get(name) for one in DIFFERENT] for name in ("changefreq", "priority", "extras")
     ]
     alone = [fingerprint(**values) for values in DIFFERENT]
-    assert Fingerprints().fingerprint_entries(*columns) == alone
+    assert fingerprints(*columns) == alone
 
 
 def test_one_moment_in_two_time_zones_is_one_date():

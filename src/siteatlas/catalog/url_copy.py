@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import islice, repeat
 from struct import Struct
 from typing import Any, NamedTuple
@@ -258,10 +259,10 @@ async def stream(rows: UrlRows) -> AsyncIterator[bytes]:
 
 def encoded(rows: UrlRows) -> Iterator[bytes]:
     """The rows in chunks of a thousand."""
-    starts, endings = _starts(rows.runs), PlainEndings()
+    starts = _starts(rows.runs)
     size = 1_000
     for first in range(0, len(rows), size):
-        yield _encoded_chunk(rows, slice(first, first + size), starts, endings)
+        yield _encoded_chunk(rows, slice(first, first + size), starts)
 
 
 _row_start = Struct(">hi16si").pack
@@ -271,9 +272,7 @@ _bigint = Struct(">iq").pack
 _real = Struct(">if").pack
 
 
-def _encoded_chunk(
-    rows: UrlRows, some: slice, starts: Iterator[bytes], endings: PlainEndings
-) -> bytes:
+def _encoded_chunk(rows: UrlRows, some: slice, starts: Iterator[bytes]) -> bytes:
     """Some of the rows. Column by column, because it runs for every new URL."""
     urls = list(map(str.encode, rows.url[some]))
     parts = [b""] * (4 * len(urls))
@@ -281,7 +280,7 @@ def _encoded_chunk(
     parts[0::4] = map(_row_head, heads, rows.url_hash[some], map(len, urls))
     parts[1::4] = urls
     parts[2::4] = _copy_dates(rows.dates[some] or date_numbers(rows.lastmod[some]))
-    parts[3::4] = _copy_endings(rows, some, endings)
+    parts[3::4] = _copy_endings(rows, some)
     return b"".join(parts)
 
 
@@ -296,7 +295,7 @@ def _copy_dates(dates: list[int]) -> list[bytes]:
     return list(map(_bigint, repeat(8), dates))
 
 
-def _copy_endings(rows: UrlRows, some: slice, plain: PlainEndings) -> list[bytes]:
+def _copy_endings(rows: UrlRows, some: slice) -> list[bytes]:
     frequencies, priorities = rows.changefreq[some], rows.priority[some]
     extras, prints, texts = rows.extras[some], rows.fingerprint[some], rows.lastmod_text[some]
     if extras.count(None) < len(extras):
@@ -304,9 +303,9 @@ def _copy_endings(rows: UrlRows, some: slice, plain: PlainEndings) -> list[bytes
     kinds: tuple[list[Any], ...] = (frequencies, priorities, prints)
     if all(column.count(column[0]) == len(prints) for column in kinds):
         # As in most documents.
-        endings = [plain[frequencies[0], priorities[0], prints[0]]] * len(prints)
+        endings = [_plain_ending(frequencies[0], priorities[0], prints[0])] * len(prints)
     else:
-        endings = [plain[kind] for kind in zip(*kinds, strict=True)]
+        endings = list(map(_plain_ending, *kinds))
     if texts.count(None) < len(texts):
         for index in [index for index, text in enumerate(texts) if text is not None]:
             values = frequencies[index], priorities[index], None, prints[index], texts[index]
@@ -314,20 +313,10 @@ def _copy_endings(rows: UrlRows, some: slice, plain: PlainEndings) -> list[bytes
     return endings
 
 
-class PlainEndings(dict[tuple[str | None, float | None, int], bytes]):
-    """What comes behind `lastmod` in a row without extras and text of its date.
-
-    Few combinations of frequency, priority and fingerprint occur, so each is encoded once.
-    """
-
-    MAX_KINDS = 4_096
-
-    def __missing__(self, kind: tuple[str | None, float | None, int]) -> bytes:
-        changefreq, priority, fingerprint = kind
-        ending = _copy_ending(changefreq, priority, None, fingerprint, None)
-        if len(self) < self.MAX_KINDS:
-            self[kind] = ending
-        return ending
+@lru_cache(maxsize=4_096)
+def _plain_ending(changefreq: str | None, priority: float | None, fingerprint: int) -> bytes:
+    """The ending of a row without extras and text of its date: few combinations occur."""
+    return _copy_ending(changefreq, priority, None, fingerprint, None)
 
 
 def _copy_ending(

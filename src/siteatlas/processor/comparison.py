@@ -1,7 +1,7 @@
 """Compares the entries of a document with the stored ones; what must be written goes to a batch.
 
-`Comparison` classifies listed entries by their fingerprint and date. `conclude` adds what the end
-of a read says of the entries that it did not show. Only a complete read says anything of them, and
+`record_entries` classifies listed entries by fingerprint and date. `conclude` adds what the end of
+a read says of the entries that it did not show. Only a complete read says anything of them, and
 nothing is removed here: they are marked as missing, and whether they were removed is decided when
 the scan is published. Entries of a window, which lists recent ones only, have expired; those of a
 document that was stored by an earlier version are brought up to date silently (decision 0012).
@@ -10,7 +10,7 @@ document that was stored by an earlier version are brought up to date silently (
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import islice
+from functools import lru_cache
 from typing import NamedTuple
 
 import orjson
@@ -24,10 +24,8 @@ from siteatlas.processor.documents import OpenedScan, ScannedDocument
 from siteatlas.processor.entries import (
     READ_VERSION,
     EntryMemory,
-    ListedValues,
     Picked,
     UrlBreakdown,
-    text_numbers,
 )
 from siteatlas.scanner.events import (
     DocumentClosed,
@@ -40,55 +38,41 @@ from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import stored_texts
 
 
-class Comparison:
-    """Classifies entries as new, changed or unchanged. Unchanged ones need no write."""
+def record_entries(document: ScannedDocument, event: EntriesRead, batch: WriteBatch) -> None:
+    """Add the entries of an event that are new or have changed to the batch.
 
-    def __init__(self) -> None:
-        self._fingerprints = Fingerprints()
+    Those that the document lists repeatedly are counted in its tally.
+    """
+    listed = _columns_to_store(event.columns)
+    assert document.memory is not None
+    picked = document.memory.pick(listed)
+    document.breakdown = document.breakdown or UrlBreakdown()
+    document.breakdown.add(listed.url, listed.dates, picked.repeated)
+    if len(picked.new) == len(listed.url):
+        batch.new_urls.append(document.id, listed)
+        return
+    batch.new_urls.append(document.id, listed.at(picked.new))
+    batch.changed_urls.append(document.id, listed.at(picked.changed))
+    _add_repeated(document, picked, listed, batch)
 
-    def record(self, document: ScannedDocument, event: EntriesRead, batch: WriteBatch) -> None:
-        """Add the entries of an event that must be written to the batch.
 
-        Those that the document lists repeatedly are counted in its tally.
-        """
-        all_columns = self._columns_to_store(event.columns)
-        listed = ListedValues(
-            all_columns.url_hash,
-            all_columns.fingerprint,
-            all_columns.dates,
-            text_numbers(all_columns.lastmod_text),
-        )
-        assert document.memory is not None
-        picked = document.memory.pick(listed)
-        document.breakdown = document.breakdown or UrlBreakdown()
-        document.breakdown.add(all_columns.url, all_columns.dates, picked.repeated)
-        if len(picked.new) == len(listed.hashes):
-            batch.new_urls.append(document.id, all_columns)
-            return
-        batch.new_urls.append(document.id, all_columns.at(picked.new))
-        batch.changed_urls.append(document.id, all_columns.at(picked.changed))
-        _add_repeated(document, picked, all_columns, batch)
-
-    def _columns_to_store(self, columns: EntryColumns) -> UrlColumns:
-        # Sorted keys, so that scanned and stored entries compare equal.
-        extras = [
-            None if extra is None else orjson.dumps(extra, option=orjson.OPT_SORT_KEYS).decode()
-            for extra in columns.extras
-        ]
-        prints = self._fingerprints.fingerprint_entries(
-            columns.changefreqs, columns.priorities, extras
-        )
-        return UrlColumns(
-            url_hashes(columns.urls),
-            columns.urls,
-            columns.lastmods,
-            columns.changefreqs,
-            columns.priorities,
-            extras,
-            prints,
-            stored_texts(columns.lastmods, columns.listed_lastmods()),
-            date_numbers(columns.lastmods),
-        )
+def _columns_to_store(columns: EntryColumns) -> UrlColumns:
+    # Sorted keys, so that scanned and stored entries compare equal.
+    extras = [
+        None if extra is None else orjson.dumps(extra, option=orjson.OPT_SORT_KEYS).decode()
+        for extra in columns.extras
+    ]
+    return UrlColumns(
+        url_hashes(columns.urls),
+        columns.urls,
+        columns.lastmods,
+        columns.changefreqs,
+        columns.priorities,
+        extras,
+        fingerprints(columns.changefreqs, columns.priorities, extras),
+        stored_texts(columns.lastmods, columns.listed_lastmods()),
+        date_numbers(columns.lastmods),
+    )
 
 
 def _add_repeated(
@@ -109,61 +93,44 @@ def _add_repeated(
         document.note_repeated(columns.url[index])
 
 
-Kind = tuple[str | None, float | None]
+def fingerprints(
+    changefreqs: Sequence[str | None],
+    priorities: Sequence[float | None],
+    extras: Sequence[str | None],
+) -> list[int]:
+    """A stable 64-bit hash for each entry of all its values but the date; `extras` are JSON texts.
+
+    Loops without helper functions, because they run for every listed URL.
+    """
+    if extras.count(None) == len(extras):
+        if extras and _are_equal(changefreqs) and _are_equal(priorities):
+            return [_plain_fingerprint(changefreqs[0], priorities[0])] * len(extras)
+        return list(map(_plain_fingerprint, changefreqs, priorities))
+    digest = xxh3_64_intdigest
+    texts = [
+        None if extra is None else f"{_plain_text(changefreq, priority)}{extra}"
+        for changefreq, priority, extra in zip(changefreqs, priorities, extras, strict=True)
+    ]
+    return [
+        _plain_fingerprint(changefreq, priority)
+        if text is None
+        else (h - TWO_TO_64 if (h := digest(text.encode())) >= SIGN_BIT else h)
+        for changefreq, priority, text in zip(changefreqs, priorities, texts, strict=True)
+    ]
 
 
-class Fingerprints:
-    """A stable 64-bit hash of all values that are listed for a URL, except its date."""
-
-    def __init__(self) -> None:
-        self._plain = PlainFingerprints()
-
-    def fingerprint_entries(
-        self,
-        changefreqs: Sequence[str | None],
-        priorities: Sequence[float | None],
-        extras: Sequence[str | None],
-    ) -> list[int]:
-        """One fingerprint per scanned entry; `extras` are JSON texts.
-
-        Loops without helper functions, because they run for every listed URL.
-        """
-        plain = self._plain
-        kinds = zip(changefreqs, priorities, strict=True)
-        if extras.count(None) == len(extras):
-            if _are_equal(changefreqs) and _are_equal(priorities):
-                return [plain[kind] for kind in islice(kinds, 1)] * len(extras)
-            return [plain[kind] for kind in kinds]
-        digest = xxh3_64_intdigest
-        texts = [
-            None if extra is None else f"{_plain_text(kind)}{extra}"
-            for kind, extra in zip(zip(changefreqs, priorities, strict=True), extras, strict=True)
-        ]
-        return [
-            plain[kind]
-            if text is None
-            else (h - TWO_TO_64 if (h := digest(text.encode())) >= SIGN_BIT else h)
-            for kind, text in zip(kinds, texts, strict=True)
-        ]
+@lru_cache(maxsize=4_096)
+def _plain_fingerprint(changefreq: str | None, priority: float | None) -> int:
+    """The fingerprint of an entry without extras: few combinations occur."""
+    return signed64(xxh3_64_intdigest(_plain_text(changefreq, priority).encode()))
 
 
-class PlainFingerprints(dict[Kind, int]):
-    """Fingerprints of entries without extras. Few combinations occur, so each is hashed once."""
-
-    def __missing__(self, kind: Kind) -> int:
-        value = signed64(xxh3_64_intdigest(_plain_text(kind).encode()))
-        if len(self) < 4_096:
-            self[kind] = value
-        return value
-
-
-def _plain_text(kind: Kind) -> str:
-    changefreq, priority = kind
+def _plain_text(changefreq: str | None, priority: float | None) -> str:
     return f"|{changefreq or ''}|{'' if priority is None else priority}|"
 
 
 def _are_equal(values: Sequence[object]) -> bool:
-    return not values or (values[0] == values[-1] and values.count(values[0]) == len(values))
+    return values[0] == values[-1] and values.count(values[0]) == len(values)
 
 
 def conclude(

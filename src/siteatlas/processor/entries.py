@@ -22,7 +22,7 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
-from siteatlas.catalog.url_copy import MICROSECOND, NO_DATE, POSTGRES_EPOCH
+from siteatlas.catalog.url_copy import MICROSECOND, NO_DATE, POSTGRES_EPOCH, UrlColumns
 from siteatlas.catalog.urls import IS_MISSING, IS_REMOVED, LoadedEntries
 from siteatlas.hash_arrays import HashArrays, index_of, signed64
 
@@ -59,16 +59,6 @@ SAMPLED = 16
 # More names are not held while a document is read.
 MAX_NAMES = 5_000
 DAY = timedelta(days=1) // MICROSECOND
-
-
-@dataclass(slots=True)
-class ListedValues:
-    """What is compared of listed entries; `texts` is None if no date has a text to store."""
-
-    hashes: list[int]
-    fingerprints: list[int]
-    dates: list[int]
-    texts: list[int] | None = None
 
 
 @dataclass(slots=True)
@@ -144,21 +134,21 @@ class EntryMemory:
         """The hashes of stored URLs that were not listed and are not yet marked as missing."""
         return self._stored.newly_missing()
 
-    def pick(self, listed: ListedValues) -> Picked:
+    def pick(self, listed: UrlColumns) -> Picked:
         """Record listed URLs; tell what has to be written of them."""
         self.dated += len(listed.dates) - listed.dates.count(NO_DATE)
         if self.sample is not None:
-            self.sample.note(listed.hashes, listed.dates)
+            self.sample.note(listed.url_hash, listed.dates)
         before = len(self._seen) + (len(self._more) if self._more else 0)
         positions: Sequence[int | None] = ()
         if len(self._stored):
-            positions = self._find_stored(listed.hashes)
+            positions = self._find_stored(listed.url_hash)
             picked = None if None in positions else self._pick_stored(listed, positions)  # type: ignore[arg-type]
             if picked is not None:
                 return picked
-        elif self._takes_all(listed.hashes):
-            return Picked(new=range(len(listed.hashes)))
-        picked = self._pick_one_by_one(listed, positions or [None] * len(listed.hashes))
+        elif self._takes_all(listed.url_hash):
+            return Picked(new=range(len(listed.url_hash)))
+        picked = self._pick_one_by_one(listed, positions or [None] * len(listed.url_hash))
         # Arrays grow by a sixteenth.
         each = SEEN_BYTES if self._more is None else 9
         after = len(self._seen) + (len(self._more) if self._more else 0)
@@ -193,7 +183,7 @@ class EntryMemory:
         self._hold(self._stored.size - before)
         return found
 
-    def _pick_stored(self, listed: ListedValues, positions: range | list[int]) -> Picked | None:
+    def _pick_stored(self, listed: UrlColumns, positions: range | list[int]) -> Picked | None:
         """`pick` for entries that are all stored and listed, each once; None if they are not."""
         stored, picked = self._stored, Picked()
         if any(_at(stored.flags, positions)) or not _are_different(positions):
@@ -205,29 +195,30 @@ class EntryMemory:
         self._seen_stored += len(positions) - len(differing)
         return picked
 
-    def _differing(self, listed: ListedValues, positions: range | list[int]) -> list[int]:
+    def _differing(self, listed: UrlColumns, positions: range | list[int]) -> list[int]:
         stored = self._stored
         pairs = [
-            (_at(stored.fingerprints, positions), listed.fingerprints),
+            (_at(stored.fingerprints, positions), listed.fingerprint),
             (_at(stored.dates, positions), listed.dates),
         ]
-        if stored.texts is not None or listed.texts is not None:
+        texts = text_numbers(listed.lastmod_text)
+        if stored.texts is not None or texts is not None:
             none = [NO_TEXT] * len(positions)
             known = none if stored.texts is None else _at(stored.texts, positions)
-            pairs.append((known, none if listed.texts is None else listed.texts))
+            pairs.append((known, texts or none))
         found: set[int] = set()
         for before, now in pairs:
             if before != now:
                 found.update(compress(count(), map(ne, before, now)))
         return sorted(found)
 
-    def _pick_one_by_one(self, listed: ListedValues, positions: Sequence[int | None]) -> Picked:
+    def _pick_one_by_one(self, listed: UrlColumns, positions: Sequence[int | None]) -> Picked:
         self._is_over_budget()
         picked, new = Picked(), []
         for index, position in enumerate(positions):
             if position is not None:
                 self._compare(listed, index, position, picked)
-            elif self._remember_url(listed.hashes[index]):
+            elif self._remember_url(listed.url_hash[index]):
                 new.append(index)
             else:
                 picked.repeated.append(index)
@@ -235,7 +226,7 @@ class EntryMemory:
         picked.new = new
         return picked
 
-    def _compare(self, listed: ListedValues, index: int, position: int, picked: Picked) -> None:
+    def _compare(self, listed: UrlColumns, index: int, position: int, picked: Picked) -> None:
         stored = self._stored
         flags = stored.flags[position]
         if flags & SEEN:
@@ -244,7 +235,7 @@ class EntryMemory:
             return
         stored.flags[position] = flags | SEEN
         self._seen_stored += 1
-        same = stored.fingerprints[position] == listed.fingerprints[index]
+        same = stored.fingerprints[position] == listed.fingerprint[index]
         same_date = self._has_same_date(listed, index, position)
         if same and not same_date:
             self.moved += 1
@@ -262,7 +253,7 @@ class EntryMemory:
         self._accept(listed, index, position)
 
     def _compare_repeated(
-        self, listed: ListedValues, index: int, position: int, picked: Picked
+        self, listed: UrlColumns, index: int, position: int, picked: Picked
     ) -> None:
         stored = self._stored
         aside = stored.flags[position] & SET_ASIDE
@@ -274,31 +265,31 @@ class EntryMemory:
             stored.flags[position] &= ~SET_ASIDE
             self._set_aside -= 1
             picked.settled.append(index)
-        same = stored.fingerprints[position] == listed.fingerprints[index]
+        same = stored.fingerprints[position] == listed.fingerprint[index]
         if not same or (self._trusted and stored.dates[position] != listed.dates[index]):
             picked.later.append(index)
             self._accept(listed, index, position)
 
-    def _has_same_date(self, listed: ListedValues, index: int, position: int) -> bool:
+    def _has_same_date(self, listed: UrlColumns, index: int, position: int) -> bool:
         texts = self._stored.texts
         stored_text = NO_TEXT if texts is None else texts[position]
-        listed_text = NO_TEXT if listed.texts is None else listed.texts[index]
+        listed_text = text_number(listed.lastmod_text[index])
         return self._stored.dates[position] == listed.dates[index] and stored_text == listed_text
 
-    def _is_older(self, listed: ListedValues, index: int, position: int) -> bool:
+    def _is_older(self, listed: UrlColumns, index: int, position: int) -> bool:
         """Whether a listed entry has an older date than the stored one; else fingerprints decide.
 
         That is arbitrary, but does not depend on the order of the entries.
         """
         stored = self._stored
-        return (listed.dates[index], listed.fingerprints[index]) < (
+        return (listed.dates[index], listed.fingerprint[index]) < (
             stored.dates[position],
             stored.fingerprints[position],
         )
 
-    def _accept(self, listed: ListedValues, index: int, position: int) -> None:
-        text = NO_TEXT if listed.texts is None else listed.texts[index]
-        self._stored.accept(position, listed.fingerprints[index], listed.dates[index], text)
+    def _accept(self, listed: UrlColumns, index: int, position: int) -> None:
+        text = text_number(listed.lastmod_text[index])
+        self._stored.accept(position, listed.fingerprint[index], listed.dates[index], text)
 
     def _remember_url(self, key: int) -> bool:
         if key in self._seen:
@@ -475,9 +466,12 @@ def text_numbers(texts: Sequence[str | None]) -> list[int] | None:
     """Hashes of the stored texts of dates; None if there are none."""
     if texts.count(None) == len(texts):
         return None
-    return [
-        NO_TEXT if text is None else signed64(xxh3_64_intdigest(text.encode())) for text in texts
-    ]
+    return list(map(text_number, texts))
+
+
+def text_number(text: str | None) -> int:
+    """The hash of the stored text of a date."""
+    return NO_TEXT if text is None else signed64(xxh3_64_intdigest(text.encode()))
 
 
 class DateSample:

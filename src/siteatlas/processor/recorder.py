@@ -18,7 +18,7 @@ from siteatlas.catalog.write_batch import WriteBatch
 from siteatlas.hash_arrays import FEW_ARRAYS, HashArrays
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
-from siteatlas.processor.comparison import Comparison, conclude, is_silent, shows_all_children
+from siteatlas.processor.comparison import conclude, is_silent, record_entries, shows_all_children
 from siteatlas.processor.documents import (
     DocumentRegistry,
     OpenedScan,
@@ -90,7 +90,6 @@ class Recorder:
         self._activity = activity
         self._budget = budget
         self._documents = DocumentRegistry(scan.known.by_id.values())
-        self._comparison = Comparison()
         self._batch = WriteBatch()
         self._held_bytes = 0
         self._batch_started = time.monotonic()
@@ -203,7 +202,7 @@ class Recorder:
         assert document is not None
         await document.wait_loaded()
         async with fair_loop().time_slice():
-            self._comparison.record(document, event, self._batch)
+            record_entries(document, event, self._batch)
         self._report_changes(document)
         document.flag_extras(event.columns.extras)
         self.url_count += event.entry_count

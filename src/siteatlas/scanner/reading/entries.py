@@ -48,6 +48,9 @@ YEARS = range(1970, 2101)
 
 Extras = dict[str, Any]
 Value = TypeVar("Value")
+# Counts a problem of the current entries at these indexes, with samples of the first. The values
+# of a column are shown in the samples.
+NoteEntries = Callable[[ProblemCode, Sequence[int], Sequence[str] | None], None]
 
 
 @dataclass(slots=True)
@@ -141,6 +144,18 @@ class Tally:
         self.note(code, count, url=url, value=value, place=place)
         self.skipped += count
 
+    def noting(self, urls: Sequence[str], places: Sequence[int]) -> NoteEntries:
+        """What counts problems of these kept entries, which have these places among all."""
+
+        def note(code: ProblemCode, indexes: Sequence[int], values: Sequence[str] | None) -> None:
+            for index in indexes[:MAX_SAMPLES]:
+                value = None if values is None else values[index]
+                self.note(code, url=urls[index], value=value, place=places[index])
+            if len(indexes) > MAX_SAMPLES:
+                self.note(code, len(indexes) - MAX_SAMPLES)
+
+        return note
+
     def wants_sample(self, code: ProblemCode) -> bool:
         """Whether one more sample of this problem would be kept."""
         return len(self.samples.get(code, ())) < MAX_SAMPLES
@@ -206,16 +221,19 @@ def _read_columns(
     raw: RawEntries, tally: Tally, places: Sequence[int] | None = None
 ) -> EntryColumns:
     urls = list(raw.locs)
-    entries = Entries(urls, range(len(urls)) if places is None else places)
+    note = tally.noting(urls, range(len(urls)) if places is None else places)
     if urls and max(map(len, urls)) > USUAL_URL_CHARS:
         long = [index for index, url in enumerate(urls) if len(url) > USUAL_URL_CHARS]
-        entries.note(ProblemCode.URL_LONG, long, tally)
+        note(ProblemCode.URL_LONG, long, None)
     absent = [None] * len(urls)
 
     def column(kind: ValueColumn[Value], raws: Sequence[str]) -> list[Value | None]:
-        return kind.column(raws, tally, entries) if raws else [*absent]
+        return kind.column(raws, note) if raws else [*absent]
 
-    lastmods, lastmod_texts = _read_dates(raw.lastmods, tally, entries)
+    lastmods: list[datetime | None] = [*absent]
+    lastmod_texts: list[str] = []
+    if raw.lastmods:
+        lastmods, lastmod_texts = _read_dates(raw.lastmods, note)
     return EntryColumns(
         urls=urls,
         lastmods=lastmods,
@@ -226,14 +244,10 @@ def _read_columns(
     )
 
 
-def _read_dates(
-    raws: Sequence[str], tally: Tally, entries: Entries
-) -> tuple[list[datetime | None], list[str]]:
-    if not raws:
-        return [None] * len(entries), []
+def _read_dates(raws: Sequence[str], note: NoteEntries) -> tuple[list[datetime | None], list[str]]:
     if not are_utc_times(raws):
-        return lastmod_column.column(raws, tally, entries), list(raws)
-    dates = lastmod_column.times(raws, tally, entries)
+        return lastmod_column.column(raws, note), list(raws)
+    dates = lastmod_column.times(raws, note)
     return dates, telling_times(raws) if all(dates) else list(raws)
 
 
@@ -297,31 +311,6 @@ def all_begin_with(prefix: str, urls: Sequence[str]) -> bool:
     return min(urls).startswith(prefix) and max(urls).startswith(prefix)
 
 
-class Entries:
-    """The kept entries of a batch, with their places among all entries of the batch."""
-
-    def __init__(self, urls: Sequence[str], places: Sequence[int]) -> None:
-        self._urls = urls
-        self._places = places
-
-    def __len__(self) -> int:
-        return len(self._urls)
-
-    def note(
-        self,
-        code: ProblemCode,
-        indexes: Sequence[int],
-        tally: Tally,
-        values: Sequence[str] | None = None,
-    ) -> None:
-        """Count a problem of these entries, with samples of the first."""
-        for index in indexes[:MAX_SAMPLES]:
-            value = None if values is None else values[index]
-            tally.note(code, url=self._urls[index], value=value, place=self._places[index])
-        if len(indexes) > MAX_SAMPLES:
-            tally.note(code, len(indexes) - MAX_SAMPLES)
-
-
 class ValueColumn(dict[str, Value | None], Generic[Value]):
     """Reads one kind of value; a value that cannot be read is None and counted as a problem."""
 
@@ -339,7 +328,7 @@ class ValueColumn(dict[str, Value | None], Generic[Value]):
             self[raw] = value
         return value
 
-    def column(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[Value | None]:
+    def column(self, raws: Sequence[str], note: NoteEntries) -> list[Value | None]:
         """The values of a whole column.
 
         Hundreds of entries cost a few calls into C and no Python call for each (decision 0007).
@@ -356,38 +345,36 @@ class ValueColumn(dict[str, Value | None], Generic[Value]):
         if empty and empty != raws.count(""):
             pairs = enumerate(zip(raws, values, strict=True))
             wrong = [index for index, (raw, value) in pairs if value is None and raw.strip()]
-            entries.note(self._problem, wrong, tally, raws)
+            note(self._problem, wrong, raws)
         return values
 
 
 class DateColumn(ValueColumn[datetime]):
     """Reads dates and notes those in the future."""
 
-    def column(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[datetime | None]:
-        values = super().column(raws, tally, entries)
-        _note_future(values, raws, tally, entries)
+    def column(self, raws: Sequence[str], note: NoteEntries) -> list[datetime | None]:
+        values = super().column(raws, note)
+        _note_future(values, raws, note)
         return values
 
-    def times(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[datetime | None]:
+    def times(self, raws: Sequence[str], note: NoteEntries) -> list[datetime | None]:
         """The dates of a column of timestamps in UTC; cached only if most of them are repeated."""
         # One date of eight tells whether most of them are repeated.
         sample = raws[::8]
         times = None if len(set(sample)) < len(sample) / 2 else _read_times(raws)
         if times is None:
-            return self.column(raws, tally, entries)
-        _note_future(times, raws, tally, entries)
+            return self.column(raws, note)
+        _note_future(times, raws, note)
         return [*times]
 
 
-def _note_future(
-    dates: Sequence[datetime | None], raws: Sequence[str], tally: Tally, entries: Entries
-) -> None:
+def _note_future(dates: Sequence[datetime | None], raws: Sequence[str], note: NoteEntries) -> None:
     limit = datetime.now(UTC) + timedelta(days=1)
     # One look at the latest: a look at each date would cost more than reading it.
     if max(filter(None, dates), default=limit) > limit:
         pairs = enumerate(dates)
         ahead = [index for index, date in pairs if date is not None and date > limit]
-        entries.note(ProblemCode.LASTMOD_FUTURE, ahead, tally, raws)
+        note(ProblemCode.LASTMOD_FUTURE, ahead, raws)
 
 
 def read_date(text: str) -> datetime | None:

@@ -16,7 +16,6 @@ from siteatlas.scanner.events import ChildLink
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import (
     WHITE_SPACE,
-    Entries,
     Extras,
     RawEntries,
     ReadResult,
@@ -300,7 +299,7 @@ def _build_children(
     places = [place for place, url in enumerate(urls) if _is_child(url, place, tally)]
     kept = [with_scheme(urls[place], base) for place in places]
     lastmods = [rows[place][1] for place in places]
-    moments = lastmod_column.column(lastmods, tally, Entries(kept, places)) if places else []
+    moments = lastmod_column.column(lastmods, tally.noting(kept, places)) if places else []
     tally.entries += len(rows)
     return [ChildLink(url, moment) for url, moment in zip(kept, moments, strict=True)]
 
