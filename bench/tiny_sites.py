@@ -27,6 +27,11 @@ def address(number: int) -> str:
     return f"127.77.{number // SITES_PER_ROW}.{number % SITES_PER_ROW + 1}"
 
 
+def addresses(count: int) -> list[str]:
+    """The addresses of the sites."""
+    return [f"http://{address(number)}:{PORT}" for number in range(count)]
+
+
 def _answer(body: str, status: str = "200 OK") -> bytes:
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/xml\r\nContent-Length: {len(body)}\r\n\r\n"
     return (head + body).encode()
@@ -76,7 +81,7 @@ def tiny_sites(count: int) -> Iterator[list[str]]:
     process = subprocess.Popen([sys.executable, __file__, str(count)])
     try:
         _wait_until_it_answers(process, count)
-        yield [f"http://{address(number)}:{PORT}" for number in range(count)]
+        yield addresses(count)
     finally:
         process.terminate()
         process.wait()

@@ -33,10 +33,10 @@ class LoopLocal(threading.local, Generic[ValueT]):
 
     def get(self) -> ValueT:
         """The object of the running loop, created on first access."""
-        loop = asyncio.get_running_loop()
-        if self._made is None or self._made[0] is not loop:
-            self._made = loop, self._make()
-        return self._made[1]
+        loop, made = asyncio.get_running_loop(), self._made
+        if made is None or made[0] is not loop:
+            made = self._made = loop, self._make()
+        return made[1]
 
 
 # After this many interactive jobs in a row, one of the others is admitted, so that none starves.
@@ -64,9 +64,15 @@ class PrioritySemaphore:
         self._others: deque[asyncio.Future[None]] = deque()
         self._in_a_row = 0
 
-    async def __aenter__(self) -> None:
+    def take(self) -> bool:
+        """Take a permit if one is free; else wait for it with `async with`."""
         if self._free:
             self._free -= 1
+            return True
+        return False
+
+    async def __aenter__(self) -> None:
+        if self.take():
             return
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         (self._interactive if _is_interactive.get() else self._others).append(ready)
@@ -74,13 +80,13 @@ class PrioritySemaphore:
             await ready
         except asyncio.CancelledError:
             if not ready.cancelled():
-                self._pass_on()
+                self.release()
             raise
 
     async def __aexit__(self, *_error: object) -> None:
-        self._pass_on()
+        self.release()
 
-    def _pass_on(self) -> None:
+    def release(self) -> None:
         """Pass the permit to the next waiter, skipping cancelled ones."""
         while waiting := self._next_waiters():
             ready = waiting.popleft()
@@ -113,20 +119,33 @@ class FairLoop:
         self._no_interactive = asyncio.Event()
         self._no_interactive.set()
         self._interactive_count = 0
+        self._started = 0.0
         self._worked = 0.0
         self._background_until = 0.0
 
-    @asynccontextmanager
-    async def time_slice(self) -> AsyncIterator[None]:
+    def time_slice(self) -> FairLoop:
         """Wait for the turn to do a step of heavy work; yield to the loop after enough of it."""
-        async with self._turn:
-            await self.yield_to_interactive()
-            started = time.perf_counter()
-            yield
-            self._worked += time.perf_counter() - started
+        return self
+
+    async def __aenter__(self) -> None:
+        if not self._turn.take():
+            await self._turn.__aenter__()
+        if self._interactive_count:
+            try:
+                await self.yield_to_interactive()
+            except BaseException:
+                self._turn.release()
+                raise
+        self._started = time.perf_counter()
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._worked += time.perf_counter() - self._started
+        try:
             if self._worked >= ROUND_SECONDS:
                 self._worked = 0.0
                 await asyncio.sleep(0)
+        finally:
+            self._turn.release()
 
     async def time_slices(self, work: Iterable[ItemT]) -> AsyncIterator[ItemT]:
         """The items of an iterable, each produced in a separate time slice."""

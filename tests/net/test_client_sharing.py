@@ -246,3 +246,17 @@ def test_one_client_serves_several_event_loops(make_client: MakeClient):
     asyncio.run(main())
     asyncio.run(main())
     assert statuses == [200] * 8
+
+
+async def test_a_connection_that_the_site_closed_without_a_word_is_not_used_again(
+    make_client: MakeClient,
+):
+    async def answer_once(connection: Connection) -> None:
+        await connection.request()
+        await connection.answer(b"x")
+
+    limits = replace(QUICK, tries=1)
+    async with RawServer(answer_once) as server, make_client(server.entry, limits=limits) as client:
+        for _ in range(5):
+            await fetch(client, server.url())
+    assert server.connections == 5

@@ -76,6 +76,10 @@ class WebAddress:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
+    def at(self, path: str) -> WebAddress:
+        """Another path at this origin; the path is canonical already."""
+        return WebAddress(self.origin + path, self.scheme, self.host, self.port, path)
+
     @property
     def is_site_root(self) -> bool:
         """Whether this is the home page: no path, no query."""

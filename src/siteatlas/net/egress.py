@@ -99,6 +99,7 @@ def read_ip(text: str) -> IpAddress | None:
         return None
 
 
+@functools.lru_cache(maxsize=4096)
 def is_public(ip: IpAddress) -> bool:
     """Whether an address belongs to a host on the public internet."""
     if isinstance(ip, IPv4Address):
@@ -237,6 +238,10 @@ class EgressPolicy:
     refused_sockets: frozenset[tuple[str, int]] = frozenset()
     ranges: tuple[AllowRule, ...] = ()
 
+    def __hash__(self) -> int:
+        # Quick, for each request asks: few policies of one length meet in one table.
+        return hash((len(self.rules), self.refused_sockets))
+
     @classmethod
     def from_text(cls, text: str) -> EgressPolicy:
         """Read the entries of an allow list, by commas; no text is the default policy."""
@@ -285,7 +290,7 @@ class EgressPolicy:
         For the person who typed the address. API clients only learn that it is refused.
         """
         ip = read_ip(host)
-        if self._refuses({host, str(ip)}, port):
+        if self._refuses(host, ip, port):
             return Refusal.OURS
         if ip is not None and never_opens(ip):
             return Refusal.NEVER_OPENS
@@ -299,19 +304,21 @@ class EgressPolicy:
 
     def check_socket(self, host: str, ip: str, port: int) -> None:
         """Raise EgressDenied unless a socket to `ip` and `port` may be opened for `host`."""
+        if not self._permits(host, ip, port):
+            raise EgressDenied(at=(host, port, ip))
+
+    def _permits(self, host: str, ip: str, port: int) -> bool:
         found = read_ip(ip)
-        denied = EgressDenied(at=(host, port, ip))
-        if found is None or never_opens(found) or self._refuses({host, str(found)}, port):
-            raise denied
+        if found is None or never_opens(found) or self._refuses(host, found, port):
+            return False
         # A range opens its addresses, and not the names that lead to them.
         if self._allows(host, port):
-            return
+            return True
         if self._allows_by_wildcard(host, port) and self._is_in_ranges(ip, port):
-            return
+            return True
         if port not in WEB_PORTS or not is_public(found):
-            raise denied
-        if read_ip(host) is None and _is_special(host):
-            raise denied
+            return False
+        return read_ip(host) is not None or not _is_special(host)
 
     def check_records(self, host: str, ips: Sequence[str], port: int) -> None:
         """Raise EgressDenied unless every address of a name passes `check_socket`.
@@ -364,8 +371,9 @@ class EgressPolicy:
         """The allow rules as text, for people."""
         return tuple(str(rule) for rule in self.rules)
 
-    def _refuses(self, hosts: set[str], port: int) -> bool:
-        return any((host, port) in self.refused_sockets for host in hosts)
+    def _refuses(self, host: str, ip: IpAddress | None, port: int) -> bool:
+        refused = self.refused_sockets
+        return bool(refused) and ((host, port) in refused or (str(ip), port) in refused)
 
     def _allows(self, host: str, port: int) -> bool:
         return any(rule.matches(host, port) for rule in self.rules if not rule.by_wildcard)

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import math
 import re
+import select
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -189,24 +190,25 @@ def _open_session(gate: Gate) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=BoundedConnector(gate),
         request_class=PooledRequest,
+        response_class=NamedFaults,
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
         auto_decompress=False,
-        middlewares=(_named_faults,),
         read_bufsize=CHUNK_BYTES,
         max_field_size=16 * 1024,
         max_headers=128,
     )
 
 
-async def _named_faults(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    """Translate faults before aiohttp sees them: it would silently send the request again."""
-    try:
-        return await handler(request)
-    except LIBRARY_FAULTS as error:
-        raise map_exception(error) from error
+class NamedFaults(aiohttp.ClientResponse):
+    """Translates faults before aiohttp sees them: it would silently send the request again."""
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        """Wait for the head of the response; called by aiohttp."""
+        try:
+            return await super().start(connection)
+        except LIBRARY_FAULTS as error:
+            raise map_exception(error) from error
 
 
 def request_url(address: WebAddress) -> URL:
@@ -232,7 +234,6 @@ def time_limits(limits: FetchLimits) -> aiohttp.ClientTimeout:
     """The limits that aiohttp watches over; it has no limit of its own for a whole request."""
     return aiohttp.ClientTimeout(
         total=None,
-        connect=limits.dns + limits.connect,
         sock_connect=limits.connect,
         sock_read=limits.first_byte,
     )
@@ -529,9 +530,10 @@ class BoundedConnector(aiohttp.TCPConnector):
         """A connection that the running request may use, new or used before."""
         while True:
             connection = await super().connect(*args, **options)
+            transport = connection.transport
             try:
-                transport = connection.transport
-                if admits_peer(transport and transport.get_extra_info("peername")):
+                peer = transport and transport.get_extra_info("peername")
+                if admits_peer(peer) and transport and not _was_closed(transport):
                     return connection
             except BaseException:
                 connection.close()
@@ -548,6 +550,19 @@ class BoundedConnector(aiohttp.TCPConnector):
         super()._release(*args, **options)
         if len(self._conns) > MAX_IDLE_HOSTS:
             self.close_idle([next(iter(self._conns))])  # type: ignore[list-item]
+
+
+def _was_closed(transport: asyncio.Transport) -> bool:
+    """Whether the site has closed a connection in between, which the loop has not noticed yet.
+
+    Nothing but its end, or bytes that nobody asked for, can have arrived on one that was idle.
+    """
+    target = _target.get()
+    if target is None or target.is_new:
+        return False
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket"), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 # One for all connections of a loop, most of which wait: what a read puts there is copied before

@@ -160,7 +160,9 @@ def _payment_required(price: str | None) -> PaymentRequired:
 
 def retry_after_seconds(header: str | None, now: datetime | None = None) -> float | None:
     """The wait that a Retry-After header asks for, 0 to 3600 seconds; None if unreadable."""
-    text = (header or "").strip()
+    if not header:
+        return None
+    text = header.strip()
     if text.isascii() and text.removeprefix("-").isdigit():
         return _bounded(float(text[:12]))
     try:

@@ -120,6 +120,28 @@ class ScanSummary:
             }
 
 
+class EventQueue(asyncio.Queue[ScanEvent | None]):
+    """The events that wait for the consumer of a scan: few, for many scans run at a time.
+
+    Of those with children or entries, of which there may be a thousand, at most two.
+    """
+
+    _large = 0
+
+    def full(self) -> bool:
+        """Whether the scan has to wait before it reports more."""
+        return self._large >= 2 or self.qsize() >= 16
+
+    def _put(self, item: ScanEvent | None) -> None:
+        self._large += isinstance(item, (ChildrenFound, EntriesRead))
+        super()._put(item)
+
+    def _get(self) -> ScanEvent | None:
+        item: ScanEvent | None = super()._get()
+        self._large -= isinstance(item, (ChildrenFound, EntriesRead))
+        return item
+
+
 __all__ = ["ScanOptions", "SitemapAnalyzer"]
 
 USER_AGENT = "Siteatlas (sitemap library)"
@@ -171,8 +193,7 @@ class SitemapAnalyzer:
         A slow consumer of the events slows down the reading. Closing the iterator cancels the scan.
         `readers` may read documents of a scan that has no URL limit and no memory.
         """
-        # Few: an event may hold a thousand children or entries, and many scans run at a time.
-        events: asyncio.Queue[ScanEvent | None] = asyncio.Queue(2)
+        events = EventQueue()
         scan = asyncio.create_task(self._run_scan(site, options, memory, events, readers))
         try:
             while (event := await events.get()) is not None:
@@ -218,7 +239,7 @@ class SitemapAnalyzer:
         site: WebAddress,
         options: ScanOptions,
         memory: ScanMemory,
-        events: asyncio.Queue[ScanEvent | None],
+        events: EventQueue,
         readers: RemoteReaders | None,
     ) -> None:
         scan = SiteScan(

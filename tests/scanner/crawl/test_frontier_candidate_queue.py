@@ -34,10 +34,10 @@ def test_children_of_many_blocks_come_out_as_they_went_in():
     queue = CandidateQueue()
     expected = [child(number) for number in range(3 * BLOCK_CHILDREN + 7)]
     for one in expected:
-        queue.put_nowait(one)
-    assert queue.qsize() == len(expected)
-    assert [queue.get_nowait() for _ in expected] == expected
-    assert queue.empty()
+        queue.append(one)
+    assert len(queue) == len(expected)
+    assert [queue.popleft() for _ in expected] == expected
+    assert not queue
 
 
 def test_children_may_come_while_others_are_taken():
@@ -45,10 +45,10 @@ def test_children_may_come_while_others_are_taken():
     expected = [child(number) for number in range(2 * BLOCK_CHILDREN)]
     given = []
     for one in expected:
-        queue.put_nowait(one)
-        if queue.qsize() > BLOCK_CHILDREN // 2:
-            given.append(queue.get_nowait())
-    given += [queue.get_nowait() for _ in range(queue.qsize())]
+        queue.append(one)
+        if len(queue) > BLOCK_CHILDREN // 2:
+            given.append(queue.popleft())
+    given += [queue.popleft() for _ in range(len(queue))]
     assert given == expected
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from siteatlas.aio import fair_loop
@@ -68,6 +68,8 @@ class Crawl:
         self.frontier = Frontier(
             site.host, max_documents=options.max_documents, max_depth=options.max_depth
         )
+        self._visits = 0
+        self._start_visit: Callable[[], object] | None = None
         self.documents_read = 0
         self.failures: list[tuple[CrawlCandidate, SiteatlasError]] = []
 
@@ -119,6 +121,7 @@ class Crawl:
 
     async def _queue(self, candidate: CrawlCandidate) -> ProblemCode | None:
         refusal = self.frontier.add(candidate)
+        self._start_visits()
         if refusal is not None and refusal is not ProblemCode.DUPLICATE:
             await self.skip(candidate, refusal)
         return refusal
@@ -168,14 +171,14 @@ class Crawl:
 
     async def run(self, visitor: Visitor) -> None:
         """Visit all queued candidates and those found on the way, several at a time."""
-        async with asyncio.TaskGroup() as group:
-            workers = [
-                group.create_task(self._visit_queued(visitor))
-                for _ in range(self._options.documents_in_flight)
-            ]
-            await self.frontier.drained()
-            for worker in workers:
-                worker.cancel()
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._start_visit = lambda: group.create_task(self._visit_queued(visitor))
+                # Most sites have one document, which needs no task of its own.
+                self._visits += 1
+                await self._visit_queued(visitor)
+        finally:
+            self._start_visit = None
 
     def raise_if_rate_limited(self) -> None:
         """Stop the scan if the site asks us to wait and no document has been read."""
@@ -186,15 +189,24 @@ class Crawl:
                 raise error
 
     async def _visit_queued(self, visitor: Visitor) -> None:
-        while True:
-            candidate = await self.frontier.next()
-            try:
+        try:
+            while (candidate := self.frontier.next()) is not None:
+                self._start_visits()
                 if self._budget.is_spent:
                     await self.report_problem(ProblemCode.URL_LIMIT)
                 else:
                     await self._record_result(candidate, await visitor.visit(candidate))
-            finally:
                 self.frontier.done()
+        finally:
+            self._visits -= 1
+
+    def _start_visits(self) -> None:
+        if self._start_visit is None:
+            return
+        room = self._options.documents_in_flight - self._visits
+        for _ in range(min(room, self.frontier.waiting)):
+            self._visits += 1
+            self._start_visit()
 
     async def _record_result(self, candidate: CrawlCandidate, result: VisitResult) -> None:
         if result.document_was_read:

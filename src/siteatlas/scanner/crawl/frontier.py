@@ -6,7 +6,6 @@ holds what waits; `UrlLimit` counts the URLs that the scan may still read.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import zlib
 from collections import deque
@@ -54,7 +53,7 @@ class Frontier:
             return ProblemCode.CROSS_HOST_CAP
         self._seen.add(key)
         self._documents += 1
-        self._queue.put_nowait(candidate)
+        self._queue.append(candidate)
         return None
 
     def mark_seen(self, final_url: str) -> bool:
@@ -74,18 +73,18 @@ class Frontier:
         """How many of the documents that are known so far were not read to their end."""
         return self._documents - self._documents_read
 
-    async def next(self) -> CrawlCandidate:
-        """Wait for a candidate; the caller calls `done` when it has been read."""
-        return await self._queue.get()
+    @property
+    def waiting(self) -> int:
+        """How many candidates wait to be read."""
+        return len(self._queue)
+
+    def next(self) -> CrawlCandidate | None:
+        """The next candidate, None if none waits; the caller calls `done` when it was read."""
+        return self._queue.popleft() if self._queue else None
 
     def done(self) -> None:
         """One candidate has been read."""
         self._documents_read += 1
-        self._queue.task_done()
-
-    async def drained(self) -> None:
-        """Wait until every queued candidate has been read."""
-        await self._queue.join()
 
 
 def _seen_key(text: str) -> int:
@@ -117,33 +116,18 @@ class UrlLimit:
         return kept
 
 
-class CandidateQueue(asyncio.Queue[CrawlCandidate]):
-    """The candidates that wait to be read, first in, first out, in little memory.
-
-    Thousands of children of indexes may wait in each of many scans, for hours. They are kept as
-    compressed blocks of URLs; the first and the last block are not compressed.
-    """
-
-    _queue: _CandidateDeque
-
-    def _init(self, _maxsize: int) -> None:
-        self._queue = _CandidateDeque()
-
-    def _put(self, item: CrawlCandidate) -> None:
-        self._queue.append(item)
-
-    def _get(self) -> CrawlCandidate:
-        return self._queue.popleft()
-
-
 # The URL, and the date that an index lists for it.
 _Child = tuple[str, datetime | None]
 # Parent URL, parent host, depth, and whether robots.txt names an index above it.
 _SharedFields = tuple[str | None, str | None, int, bool]
 
 
-class _CandidateDeque:
-    """The waiting candidates, with the methods of a deque that `asyncio.Queue` calls."""
+class CandidateQueue:
+    """The candidates that wait to be read, first in, first out, in little memory.
+
+    Thousands of children of indexes may wait in each of many scans, for hours. They are kept as
+    compressed blocks of URLs; the first and the last block are not compressed.
+    """
 
     def __init__(self) -> None:
         self._count = 0

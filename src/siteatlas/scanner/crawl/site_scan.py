@@ -198,7 +198,7 @@ class SiteScan:
         raise next((error for error in errors if not isinstance(error, EgressDenied)), errors[0])
 
     async def _request_robots(self, client: HttpClient, origin: WebAddress) -> RobotsResult:
-        address = parse_url("/robots.txt", origin.url)
+        address = origin.at("/robots.txt")
         try:
             return await fetch_robots(client, origin)
         except (ScanError, AddressError) as error:
@@ -226,7 +226,7 @@ class SiteScan:
         if robots.sitemaps_truncated:
             await self._crawl.report_problem(ProblemCode.SITEMAP_LINE_LIMIT, url)
         same_site = bare_host(result.address.host) == bare_host(origin.host)
-        base = parse_url("/", url) if same_site else origin
+        base = result.address.at("/") if same_site else origin
         if delay:
             self._client.politeness.set_crawl_delay(base, delay)
         return base
@@ -347,8 +347,7 @@ class OriginSearch:
         return False
 
     async def _try_path(self, path: str) -> bool:
-        address = parse_url(path, self._base.url)
-        candidate = CrawlCandidate(address, DiscoveryMethod.COMMON_PATH)
+        candidate = CrawlCandidate(self._base.at(path), DiscoveryMethod.COMMON_PATH)
         if not await self._allows_any([path]):
             await self._crawl.skip(candidate, ProblemCode.ROBOTS_DISALLOWED)
         elif not self._guesses.take_guess():

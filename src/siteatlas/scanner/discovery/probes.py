@@ -7,7 +7,6 @@ owns the order of the steps.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +36,7 @@ from siteatlas.errors import (
 )
 from siteatlas.net.address import WebAddress, bare_host, parse_url
 from siteatlas.net.client import HttpClient
+from siteatlas.net.egress import read_ip
 from siteatlas.net.response import Response
 from siteatlas.scanner.discovery.robots import (
     MAX_BYTES,
@@ -63,10 +63,13 @@ TRY_NEXT_ORIGIN_ERRORS = (
 
 def candidate_origins(site: WebAddress) -> Iterator[WebAddress]:
     """The origins that may serve a site, the most likely first."""
-    for host in (site.host, other_host(site.host)):
-        if host is not None:
-            for origin in _origins_by_scheme(site):
-                yield parse_url(origin.replace(site.host, host, 1) + "/")
+    schemes = _origins_by_scheme(site)
+    for origin in schemes:
+        yield site.at("/") if origin == site.origin else parse_url(origin + "/")
+    host = other_host(site.host)
+    if host is not None:
+        for origin in schemes:
+            yield parse_url(origin.replace(site.host, host, 1) + "/")
 
 
 def _origins_by_scheme(site: WebAddress) -> list[str]:
@@ -78,14 +81,10 @@ def _origins_by_scheme(site: WebAddress) -> list[str]:
 
 def other_host(host: str) -> str | None:
     """The host with `www.` if it has none, without it if it has; None for addresses."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        if "." not in host:
-            return None
-        bare = bare_host(host)
-        return bare if host != bare else "www." + bare
-    return None
+    if "." not in host or read_ip(host) is not None:
+        return None
+    bare = bare_host(host)
+    return bare if host != bare else "www." + bare
 
 
 def is_worth_trying(origin: WebAddress, site: WebAddress, errors: Sequence[SiteatlasError]) -> bool:
@@ -121,7 +120,7 @@ class RobotsResult:
 
 async def fetch_robots(client: HttpClient, base: WebAddress) -> RobotsResult:
     """Fetch and parse robots.txt: 4xx means no rules, 5xx that the site must not be scanned."""
-    address = parse_url("/robots.txt", base.url)
+    address = base.at("/robots.txt")
     try:
         return await _fetch_robots_once(client, address, accept_encoding="gzip")
     except EncodingUnsupported:
@@ -205,7 +204,7 @@ class RandomPathResult:
 
 async def probe_random_path(client: HttpClient, base: WebAddress) -> RandomPathResult:
     """Request a page that cannot exist, to recognise the responses for missing pages."""
-    address = parse_url(f"/{secrets.token_hex(8)}.xml", base.url)
+    address = base.at(f"/{secrets.token_hex(8)}.xml")
     try:
         async with client.get(address) as response:
             if response.error() is not None:
