@@ -17,6 +17,7 @@ from siteatlas.settings import (
     SecretText,
     SettingType,
     Text,
+    address_rates,
     name_server_list,
     plain_characters,
 )
@@ -73,6 +74,8 @@ def test_a_value_is_converted(kind: SettingType, value: object, expected: object
         (LEVEL, "INFO", "'debug', 'info' or 'error'"),
         (LEVEL, 5, "'debug', 'info' or 'error'"),
         (Text(check=plain_characters), "two\nlines", "ASCII"),
+        (Text(check=address_rates), "192.0.2.0/24=20, 192.0.2.1", "'192.0.2.1' is not CIDR=N"),
+        (Text(check=address_rates), "192.0.2.0/24=0", "not between 0 and 1000"),
         (Text(check=name_server_list), "192.0.2.53, dns.example", "'dns.example'"),
         (Text(check=name_server_list), "192.0.2.53:70000", "192.0.2.53:5353"),
     ],

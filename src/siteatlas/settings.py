@@ -17,7 +17,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -237,6 +237,25 @@ def network_list(text: str) -> str:
         except ValueError as error:
             raise ValueError(f"{part!r} is neither an IP address nor a network") from error
     return text
+
+
+def address_rates(text: str) -> str:
+    """The value of a text setting, if it lists IP addresses or networks, each with a rate."""
+    _rates_by_range(text)
+    return text
+
+
+def _rates_by_range(text: str) -> tuple[tuple[IPv4Network | IPv6Network, float], ...]:
+    rates = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        network, _, rate = part.partition("=")
+        try:
+            rates.append((ip_network(network.strip()), float(rate)))
+        except ValueError as error:
+            raise ValueError(f"{part!r} is not CIDR=N, such as 198.51.100.0/24=20") from error
+        if not 0 < rates[-1][1] <= 1000:
+            raise ValueError(f"the rate in {part!r} is not between 0 and 1000")
+    return tuple(rates)
 
 
 def default_data_dir(environment: Mapping[str, str] | None = None) -> Path:
@@ -542,6 +561,16 @@ class Settings:
             "share an IP address may together start four requests in this time."
         ),
     )
+    address_rates: str = setting(
+        Text(check=address_rates),
+        "",
+        env="SITEATLAS_ADDRESS_RATES",
+        description=(
+            "Requests per second that may be started at each IP address of a range, in all "
+            "workers together: a comma-separated list of CIDR=N; the first match counts. For other "
+            "addresses, SITEATLAS_HOST_DELAY applies."
+        ),
+    )
     host_connections: int = setting(
         Integer(1, 64),
         2,
@@ -667,6 +696,11 @@ class Settings:
     def name_servers(self) -> tuple[str, ...]:
         """The setting `dns_servers` as a tuple; empty to use the name servers of the system."""
         return tuple(filter(None, map(str.strip, self.dns_servers.split(","))))
+
+    @property
+    def rates_by_range(self) -> tuple[tuple[IPv4Network | IPv6Network, float], ...]:
+        """The setting `address_rates`, read."""
+        return _rates_by_range(self.address_rates)
 
     @property
     def claim_limit(self) -> int | None:

@@ -118,7 +118,9 @@ def indexes(plan: list[dict[str, Any]]) -> set[str]:
 
 
 def tables_read_whole(plan: list[dict[str, Any]]) -> list[str]:
-    return [node["Relation Name"] for node in plan if node["Node Type"] == "Seq Scan"]
+    """Without those that have a few rows at any time."""
+    tables = [node["Relation Name"] for node in plan if node["Node Type"] == "Seq Scan"]
+    return [table for table in tables if table not in {"address_slots", "workers"}]
 
 
 @pytest.mark.parametrize("analyze", [True, False], ids=["fresh", "stale"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from ipaddress import ip_network
 from itertools import pairwise
 
 import pytest
@@ -216,6 +217,26 @@ async def starts(politeness: Politeness, names: int, ips: Sequence[str]) -> list
 async def test_names_on_one_address_share_its_starts():
     started = await starts(Politeness(0.2, 2), 6, ["192.0.2.1"])
     assert all(moment > number * 0.05 - 0.005 for number, moment in enumerate(started))
+
+
+async def test_an_address_of_a_range_has_the_rate_of_the_first_range_that_it_is_in():
+    ranges = [(ip_network("192.0.2.0/28"), 20.0), (ip_network("192.0.2.0/24"), 0.01)]
+    politeness = Politeness(30, 2, address_rates=ranges)
+    started = await starts(politeness, 6, ["192.0.2.1"])
+    assert all(moment > number * 0.05 - 0.005 for number, moment in enumerate(started))
+    measured(started[-1], 1)
+    assert politeness._address("192.0.2.200").delay == 100
+    assert politeness._address("2001:db8::/64").delay == 7.5
+
+
+async def test_the_address_of_a_host_is_the_lowest_one_that_its_last_request_could_reach():
+    politeness = Politeness(0, 2)
+    assert politeness.network_of(SITE) is None
+    async with politeness.slot(SITE, ips=["2001:db8::1", "192.0.2.2", "192.0.2.1"]):
+        assert politeness.network_of(SITE) == "192.0.2.1"
+    async with politeness.slot(SITE, ips=["2001:db8::1"]):
+        assert politeness.network_of(SITE) == "2001:db8::/64"
+    assert politeness.network_of(OTHER) is None
 
 
 async def test_names_on_several_addresses_do_not_wait_for_each_other():

@@ -418,6 +418,7 @@ class Publication:
     held: int = 0
     is_baseline: bool = False
     origin: str | None = None
+    ip: str | None = None
 
     def values(self) -> dict[str, Any]:
         """The values of the statement that publishes it."""
@@ -467,6 +468,9 @@ _record_success = _record_counts.values(
     last_error_code=None,
     failures_in_a_row=0,
     origin=func.coalesce(bindparam("answered_at", type_=DOMAINS.c.origin.type), DOMAINS.c.origin),
+    address=func.coalesce(
+        bindparam("answered_from", type_=DOMAINS.c.address.type), DOMAINS.c.address
+    ),
     next_scan_at=case(
         (
             _counts_as_scheduled,
@@ -535,7 +539,11 @@ async def publish_scan(
         await session.execute(_publish_and_record_counts, values)
         return False
     status = LastScanStatus.PARTIAL if publication.reasons else LastScanStatus.COMPLETED
-    values |= {"ended": status, "answered_at": publication.origin}
+    values |= {
+        "ended": status,
+        "answered_at": publication.origin,
+        "answered_from": publication.ip,
+    }
     values |= asdict(rescheduling or Rescheduling()) | {"reschedules": rescheduling is not None}
     return bool(await session.scalar(_publish_and_record_success, values))
 

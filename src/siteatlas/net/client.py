@@ -23,7 +23,7 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from errno import ECONNREFUSED
-from ipaddress import IPv6Address, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import Self
 
 import aiohttp
@@ -509,12 +509,14 @@ class _Host:
     rest: float = 0.0
     closed_until: float = 0.0
     paused_until: float = 0.0
+    network: str | None = None
 
 
 class Politeness:
     """Hands out slots to hosts. `delay` is in seconds between two starts.
 
     The operator's own hosts have no delay and more connections, unless `exempt_own` is false.
+    `address_rates` are starts per second at IP addresses in these ranges; the first match counts.
     """
 
     def __init__(
@@ -523,8 +525,10 @@ class Politeness:
         connections: int = 2,
         *,
         exempt_own: bool = True,
+        address_rates: Sequence[tuple[IPv4Network | IPv6Network, float]] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._address_rates = address_rates
         self._delay = delay
         self._connections = connections
         self._exempt_own = exempt_own
@@ -547,8 +551,17 @@ class Politeness:
         of them.
         """
         host = self._host(address, own=own)
-        shared = [self._address(network) for network in sorted(set(map(_network, ips)))]
+        # IPv4 first.
+        networks = sorted(set(map(_network, ips)), key=lambda network: (":" in network, network))
+        if networks:
+            host.network = networks[0]
+        shared = [self._address(network) for network in networks]
         return Slot(host, shared, max_retry_after, self._clock)
+
+    def network_of(self, address: WebAddress) -> str | None:
+        """The IP address of a host at its last request, for IPv6 its /64; None for own hosts."""
+        host = self._hosts.get((address.host, address.port, False))
+        return None if host is None else host.network
 
     def set_crawl_delay(self, address: WebAddress, seconds: float) -> None:
         """Set the minimum delay between requests to this host, up to 30 seconds."""
@@ -584,7 +597,11 @@ class Politeness:
     def _address(self, network: str) -> _Host:
         """The limits and state that all hosts on one IP address share."""
         connections = self._connections * CONNECTIONS_PER_ADDRESS
-        return self._remembered((network, 0, False), connections, self._delay / 4)
+        first = ip_network(network).network_address
+        rates = (rate for range_, rate in self._address_rates if first in range_)
+        rate = next(rates, None)
+        delay = self._delay / 4 if rate is None else 1 / rate
+        return self._remembered((network, 0, False), connections, delay)
 
     def _remembered(self, key: HostKey, connections: int, delay: float) -> _Host:
         host = self._hosts.pop(key, None)

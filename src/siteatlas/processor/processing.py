@@ -116,7 +116,11 @@ class Processor:
             log.warning("egress_through_proxy", proxy=str(proxy))
         self._analyzer = SitemapAnalyzer(
             policy,
-            Politeness(settings.host_delay, settings.host_connections),
+            Politeness(
+                settings.host_delay,
+                settings.host_connections,
+                address_rates=settings.rates_by_range,
+            ),
             user_agent=settings.user_agent,
             proxy=proxy,
             resolver=DnsResolver(settings.name_servers),

@@ -204,6 +204,7 @@ class FinalTransaction:
             held=settled.decision.held.count if summary.has_baseline else 0,
             is_baseline=is_baseline,
             origin=origin,
+            ip=self.finished.ip if whole_site else None,
         )
         counts_as_scheduled = await publish_scan(
             session,

@@ -103,6 +103,7 @@ class Recorder:
             self._listed.add(short_id(sitemap.id))
             self._ended.add(short_id(sitemap.id))
         self._origin: str | None = None
+        self._ip: str | None = None
         self._robots: dict[str, RobotsRead] = {}
         self._skipped_sitemaps: SitemapsSkipped | None = None
         self.reasons: list[str] = []
@@ -117,6 +118,7 @@ class Recorder:
                     self._robots[event.url] = event
                 case SiteResolved():
                     self._batch.origin = self._origin = event.origin
+                    self._ip = event.ip
                 case CandidateJudged():
                     self._record_candidate(event)
                 case ProblemSeen() | SitemapsSkipped():
@@ -364,7 +366,13 @@ class Recorder:
         robots = tuple(self._robots.values())
         batch = self.next_batch()
         return FinishedScan(
-            batch, self.reasons, unrequested, self._origin, robots, self._skipped_sitemaps
+            batch,
+            self.reasons,
+            unrequested,
+            self._origin,
+            self._ip,
+            robots,
+            self._skipped_sitemaps,
         )
 
     async def flush(self) -> None:

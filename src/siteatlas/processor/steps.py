@@ -83,14 +83,16 @@ class FinishedScan:
     """The last batch of a finished scan, and the reasons why it is partial, if it is.
 
     `has_unrequested_documents`: some listed documents may not have been requested in any attempt.
-    `origin` is the one that answered, `robots` are the robots.txt files that were read.
-    `skipped_sitemaps` is how many children of indexes a filter left out, None without a filter.
+    `origin` is the one that answered, `ip` its address, `robots` are the robots.txt files that were
+    read. `skipped_sitemaps` is how many children of indexes a filter left out, None without
+    a filter.
     """
 
     batch: WriteBatch
     reasons: list[str]
     has_unrequested_documents: bool
     origin: str | None = None
+    ip: str | None = None
     robots: tuple[RobotsRead, ...] = ()
     skipped_sitemaps: SitemapsSkipped | None = None
 

@@ -12,6 +12,10 @@ The order is by priority; within a priority, users take turns. A claim reads `ix
 The turn of a job is the number of running jobs of its user plus its position among their pending
 ones: 100,000 jobs of one user do not delay the first job of another (decision 0008).
 
+**Addresses.** Many sites may be served from one IP address. If eight or more of the jobs examined
+of a user are at the same address, only one worker runs its jobs: the one that has the row of the
+address in `address_slots`, a lease which the heartbeat renews. Others pass over these jobs.
+
 A job whose worker died twice is claimed by `claim_alone` instead, since it has to run alone.
 The statements of a poll are constants: building one takes about as long as running it.
 """
@@ -45,11 +49,12 @@ from sqlalchemy import (
     tuple_,
     update,
 )
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.queue.fence import Claim, Priority, claim_columns, is_pending, queue_literal
 from siteatlas.storage.models import SITEMAP_JOB, JobStatus
-from siteatlas.storage.schema import JOBS
+from siteatlas.storage.schema import ADDRESS_SLOTS, JOBS
 
 # Deaths of its worker, without a finished document in between, after which a job runs alone.
 DEATHS_BEFORE_ALONE = 2
@@ -60,6 +65,8 @@ MAX_DUE_USERS = 1000
 MAX_USERS = 4000
 # How many jobs a claim examines in all; the first of each user is always examined.
 EXAMINED = 4096
+# From so many waiting sites on, an address belongs to one worker.
+HOT_ADDRESS = 8
 NO_LIMIT = 2**31 - 1
 
 
@@ -131,7 +138,7 @@ def _due_jobs(users: CTE, depth: int) -> Select[Any]:
     job = JOBS.alias().c
     at_limit = bindparam("sites_at_limit", type_=ARRAY(Text()))
     return (
-        select(job.id, job.run_at, job.site)
+        select(job.id, job.run_at, job.site, job.address)
         .where(
             is_pending(job),
             job.priority == users.c.priority,
@@ -139,11 +146,19 @@ def _due_jobs(users: CTE, depth: int) -> Select[Any]:
             job.run_at <= func.now(),
             job.rescues < queue_literal(DEATHS_BEFORE_ALONE),
             func.coalesce(job.site, queue_literal("")) != all_(at_limit),
+            func.coalesce(job.address, queue_literal("")) != all_(_addresses_of_others()),
         )
         .order_by(job.run_at, job.id)
         .limit(queue_literal(depth))
         .correlate(users)
     )
+
+
+def _addresses_of_others() -> Any:
+    held = select(ADDRESS_SLOTS.c.address).where(
+        ADDRESS_SLOTS.c.worker != bindparam("claiming_worker"), ADDRESS_SLOTS.c.until > func.now()
+    )
+    return func.array(held.scalar_subquery(), type_=ARRAY(Text()))
 
 
 def _next_jobs(users: CTE, depth: int) -> Any:
@@ -159,11 +174,18 @@ def _next_jobs(users: CTE, depth: int) -> Any:
     of_site = func.row_number().over(
         partition_by=examined.c.site, order_by=(examined.c.run_at, examined.c.id)
     )
-    ranked = select(examined, of_site.label("of_site")).correlate(users).lateral("ranked")
+    at_address = func.count().over(partition_by=examined.c.address)
+    ranked = (
+        select(examined, of_site.label("of_site"), at_address.label("at_address"))
+        .correlate(users)
+        .lateral("ranked")
+    )
     position = func.row_number().over(order_by=(ranked.c.run_at, ranked.c.id))
     max_per_site = bindparam("max_per_site", type_=Integer())
+    is_hot = ranked.c.at_address >= queue_literal(HOT_ADDRESS)
+    hot = case((is_hot, ranked.c.address))
     return (
-        select(ranked.c.id, ranked.c.run_at, position.label("position"))
+        select(ranked.c.id, ranked.c.run_at, position.label("position"), hot.label("hot"))
         .where(or_(ranked.c.site.is_(None), ranked.c.of_site <= max_per_site))
         .correlate(users)
         .lateral("next")
@@ -176,7 +198,7 @@ def _in_turn(users: CTE, depth: int) -> CTE:
     turn = jobs.c.position + func.coalesce(running.c.jobs, queue_literal(0))
     of_user = running.c.created_by == users.c.created_by
     return (
-        select(jobs.c.id, users.c.priority)
+        select(jobs.c.id, users.c.priority, jobs.c.hot)
         .select_from(users.join(jobs, true()).outerjoin(running, of_user))
         .order_by(users.c.priority, turn, jobs.c.run_at, jobs.c.id)
         .cte("candidates")
@@ -213,7 +235,7 @@ def _locked(candidates: CTE) -> Select[Any]:
         .with_for_update(skip_locked=True, key_share=True)
         .lateral()
     )
-    return select(mine.c.id).select_from(candidates.join(mine, true()))
+    return select(mine.c.id, candidates.c.hot).select_from(candidates.join(mine, true()))
 
 
 def _picked(depth: int, *, with_reserve: bool) -> Any:
@@ -225,7 +247,7 @@ def _picked(depth: int, *, with_reserve: bool) -> Any:
     candidates = _in_turn(_due_users(), depth)
     max_jobs = bindparam("max_jobs", type_=Integer())
     if not with_reserve:
-        return _ids(select(_locked(candidates).limit(max_jobs).cte("picked").c.id))
+        return _without_addresses_of_others(_locked(candidates).limit(max_jobs).cte("picked"))
     is_interactive = candidates.c.priority == queue_literal(Priority.INTERACTIVE)
     urgent = _locked(candidates).where(is_interactive).limit(max_jobs).cte("urgent")
     left = bindparam("max_with_background", type_=Integer()) - (
@@ -233,7 +255,28 @@ def _picked(depth: int, *, with_reserve: bool) -> Any:
     )
     others = _locked(candidates).where(~is_interactive)
     background = others.limit(func.greatest(left, queue_literal(0))).cte("background")
-    return _ids(select(urgent.c.id).union_all(select(background.c.id)))
+    return _without_addresses_of_others(select(urgent).union_all(select(background)).cte("picked"))
+
+
+def _without_addresses_of_others(picked: CTE) -> Any:
+    """The ids of the picked jobs, once this worker has the leases on their hot addresses.
+
+    What another worker leased since the jobs were examined is left out.
+    """
+    until = func.now() + bindparam("lease", type_=Interval())
+    hot = select(picked.c.hot, bindparam("claiming_worker", type_=Text()), until).distinct()
+    hot = hot.where(picked.c.hot.is_not(None)).order_by(picked.c.hot)
+    new = insert(ADDRESS_SLOTS).from_select(["address", "worker", "until"], hot)
+    taken = new.on_conflict_do_update(
+        index_elements=["address"],
+        set_={"worker": new.excluded.worker, "until": new.excluded.until},
+        where=or_(
+            ADDRESS_SLOTS.c.worker == new.excluded.worker, ADDRESS_SLOTS.c.until < func.now()
+        ),
+    )
+    leased = taken.returning(ADDRESS_SLOTS.c.address).cte("leased")
+    is_mine = picked.c.hot.in_(select(leased.c.address))
+    return _ids(select(picked.c.id).where(or_(picked.c.hot.is_(None), is_mine)))
 
 
 def _ids(jobs: Any) -> Any:
@@ -404,10 +447,15 @@ def _claim_params(worker_id: str, lease_seconds: float) -> dict[str, Any]:
 
 async def has_due_jobs(
     session: AsyncSession,
+    worker_id: str,
     *,
     users_at_limit: Collection[UUID] = (),
     sites_at_limit: Collection[str] = (),
 ) -> bool:
-    """Whether a pending job is due, not counting the jobs of these users and sites."""
-    values = {"users_at_limit": list(users_at_limit), "sites_at_limit": list(sites_at_limit)}
+    """Whether a pending job is due that this worker may claim, without these users and sites."""
+    values = {
+        "claiming_worker": worker_id,
+        "users_at_limit": list(users_at_limit),
+        "sites_at_limit": list(sites_at_limit),
+    }
     return await session.scalar(_find_due_job, values) is not None

@@ -7,7 +7,7 @@ statements (decision 0002). `heartbeat` renews the leases of all jobs of a proce
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
@@ -41,7 +41,7 @@ from siteatlas.net.egress import registrable_domain
 from siteatlas.scanner.options import ChildFilter
 from siteatlas.settings import DEFAULT_MAX_ATTEMPTS
 from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus, ScanScope, Worker
-from siteatlas.storage.schema import JOBS
+from siteatlas.storage.schema import ADDRESS_SLOTS, JOBS
 
 ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
 
@@ -136,8 +136,9 @@ async def sign_off_worker(session: AsyncSession, report: WorkerReport) -> None:
     """Record that a process shuts down cleanly.
 
     One that ticked keeps its row, without slots: when the last tick was stays known. Retention
-    removes it with the rows of processes that were killed.
+    removes it with the rows of processes that were killed. The addresses that it held are free.
     """
+    await session.execute(delete(ADDRESS_SLOTS).where(ADDRESS_SLOTS.c.worker == report.id))
     if report.last_tick_at is None:
         await session.execute(delete(Worker).where(Worker.id == report.id))
     else:
@@ -189,6 +190,7 @@ claim_columns = (
     JOBS.c.run_at,
     JOBS.c.priority,
     JOBS.c.site,
+    JOBS.c.address,
 )
 
 
@@ -196,7 +198,8 @@ claim_columns = (
 class Claim:
     """The right to work on a job, valid as long as the job has this fence.
 
-    `site` is the registrable domain whose jobs are limited, if they are. `alone`: the job may have
+    `site` is the registrable domain whose jobs are limited, if they are; `address` the one at which
+    the site answered last. `alone`: the job may have
     killed its workers, so no other job may run in its process.
     """
 
@@ -214,6 +217,7 @@ class Claim:
     created_at: datetime
     priority: int = 0
     site: str | None = None
+    address: str | None = None
     alone: bool = False
     child_filter: ChildFilter | None = None
 
@@ -254,6 +258,7 @@ class Claim:
             created_at=job.created_at,
             priority=job.priority,
             site=job.site,
+            address=job.address,
             child_filter=ChildFilter.stored(metadata.get("child_filter")),
         )
 
@@ -323,6 +328,15 @@ _assign_domain = (
     .values(domain_id=bindparam("of_domain", type_=JOBS.c.domain_id.type), updated_at=func.now())
     .returning(JOBS.c.id)
 )
+
+
+async def keep_addresses(
+    session: AsyncSession, worker_id: str, addresses: Collection[str], lease_seconds: float
+) -> None:
+    """Renew the leases of a worker on the addresses at which its jobs run."""
+    mine = (ADDRESS_SLOTS.c.worker == worker_id, ADDRESS_SLOTS.c.address.in_(addresses))
+    until = func.now() + timedelta(seconds=lease_seconds)
+    await session.execute(update(ADDRESS_SLOTS).where(*mine).values(until=until))
 
 
 async def assign_domain(session: AsyncSession, claim: Claim, domain_id: UUID) -> None:

@@ -37,6 +37,7 @@ from siteatlas.queue.submission import freeze_items
 from siteatlas.settings import Settings
 from siteatlas.storage.models import (
     SITEMAP_JOB,
+    AddressSlot,
     Batch,
     BatchItem,
     Candidate,
@@ -363,7 +364,8 @@ async def prune_unrequested_documents(session: AsyncSession) -> int:
 
 
 async def prune_workers(session: AsyncSession) -> int:
-    """Forget processes that have not been seen for a day."""
+    """Forget processes that have not been seen for a day, and expired leases on addresses."""
+    await session.execute(delete(AddressSlot).where(AddressSlot.until < func.now()))
     statement = (
         delete(Worker)
         .where(Worker.last_seen_at < func.now() - timedelta(hours=24))

@@ -321,7 +321,7 @@ def _unless_active(statement: Insert) -> Insert:
 
 def _registration_and_job(*, watch: bool, scheme_given: bool) -> Select[Any]:
     upsert = registration(watch=watch, scheme_given=scheme_given)
-    site = upsert.returning(Domain.id).cte("site")
+    site = upsert.returning(Domain.id, Domain.address).cte("site")
     row: dict[str, ColumnElement[Any]] = {
         name: bindparam(f"job_{name}", type_=JOBS.c[name].type)
         # The columns that `NewJob.columns` returns when no id is given.
@@ -336,7 +336,7 @@ def _registration_and_job(*, watch: bool, scheme_given: bool) -> Select[Any]:
             "job_metadata",
         )
     }
-    row["domain_id"] = site.c.id
+    row |= {"domain_id": site.c.id, "address": site.c.address}
     new = _unless_active(insert(Job).from_select(list(row), select(*row.values())))
     job = new.returning(Job.id, Job.job_id, Job.status, Job.created_at, Job.result_data).cte("job")
     return select(site.c.id.label("domain_id"), job).select_from(site.outerjoin(job, true()))
@@ -515,7 +515,10 @@ async def create_many(session: AsyncSession, jobs: Sequence[NewJob]) -> dict[str
 
 
 async def _insert(session: AsyncSession, jobs: Sequence[NewJob]) -> Sequence[Job]:
-    rows = [new.columns() for new in jobs]
+    sites = {new.domain_id for new in jobs}
+    known = select(Domain.id, Domain.address).where(Domain.id.in_(sites))
+    addresses = {row.id: row.address for row in await session.execute(known)}
+    rows = [new.columns() | {"address": addresses.get(new.domain_id)} for new in jobs]
     return (await session.scalars(_insert_unless_active, rows)).all()
 
 

@@ -327,9 +327,10 @@ class SitemapsSkipped(NamedTuple):
 
 
 class SiteResolved(NamedTuple):
-    """The origin that serves the site, such as `https://www.example.com`."""
+    """The origin that serves the site, such as `https://www.example.com`, and its IP address."""
 
     origin: str
+    ip: str | None = None
 
 
 ScanEvent = (

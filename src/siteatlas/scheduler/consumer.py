@@ -46,6 +46,7 @@ from siteatlas.queue.fence import (
     Claim,
     WorkerReport,
     heartbeat,
+    keep_addresses,
     report_worker,
     sign_off_worker,
 )
@@ -236,6 +237,7 @@ class Consumer:
         async with get_queue_session() as session, session.begin():
             are_due = await has_due_jobs(
                 session,
+                self.worker_id,
                 users_at_limit=self._slots.users_at_limit(),
                 sites_at_limit=self._slots.sites_at_limit(),
             )
@@ -409,6 +411,8 @@ class Consumer:
         async with get_queue_session(durable=False) as session, session.begin():
             await report_worker(session, self._worker_report())
             await forgive_rescues(session, self._lost)
+            if addresses := {job.claim.address for job in alive if job.claim.address}:
+                await keep_addresses(session, self.worker_id, addresses, self._lease_seconds)
             # Last: what is locked before another statement may stay locked if we freeze there.
             kept, cancelled = await heartbeat(
                 session, [job.claim for job in alive], self._lease_seconds

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from siteatlas.errors import DatabaseError, SchemaNewer, SchemaOutdated
 from siteatlas.storage.engine import translated_faults
 from siteatlas.storage.models import (
+    AddressSlot,
     Base,
     Domain,
     DomainProblem,
@@ -43,6 +44,7 @@ def table_of(model: type[Base]) -> Table:
     return Base.metadata.tables[model.__tablename__]
 
 
+ADDRESS_SLOTS = table_of(AddressSlot)
 DOMAINS = table_of(Domain)
 DOMAIN_PROBLEMS = table_of(DomainProblem)
 FEED_EVENTS = table_of(FeedEvent)

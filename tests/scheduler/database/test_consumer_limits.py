@@ -12,9 +12,9 @@ from siteatlas.processor import processing
 from siteatlas.queue.claims import claim
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.settings import Settings
-from siteatlas.storage.models import Job, JobAttempt
+from siteatlas.storage.models import Domain, Job, JobAttempt
 from siteatlas.storage.session import get_background_session
-from tests.fixtures.pipeline import rows_of, submit_server
+from tests.fixtures.pipeline import rows_of, submit_server, urlset
 from tests.fixtures.queue import LEASE, Priority, change, job_of, submit
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
@@ -169,3 +169,13 @@ async def test_jobs_without_a_site_have_no_limit():
 )
 async def test_a_submitted_job_names_its_registrable_domain(address: str, site: str):
     assert (await job_of((await submit(address)).id)).site == site
+
+
+async def test_a_scan_records_the_address_at_which_its_site_answered_for_the_next_job():
+    async with SiteOfManyAddresses({"/sitemap.xml": urlset(["http://h0.example.com/a"])}) as site:
+        (host,) = await submit_hosts(site, 1, Priority.BATCH)
+        async with working(host):
+            await wait_until(all_ended)
+    (address,) = await EverythingHere([]).addresses("h0.example.com")
+    assert [domain.address for domain in await rows_of(Domain)] == [address]
+    assert (await job_of((await submit(host)).id)).address == address

@@ -48,6 +48,6 @@ async def test_waiting_jobs_stay_while_no_other_job_is_due():
 async def test_a_due_job_of_a_user_or_site_at_its_limit_snoozes_nobody():
     await submit("https://example.com", priority=Priority.BATCH)
     async with get_background_session() as session, session.begin():
-        assert await has_due_jobs(session)
-        assert not await has_due_jobs(session, users_at_limit={LOCAL_USER_ID})
-        assert not await has_due_jobs(session, sites_at_limit={"example.com"})
+        assert await has_due_jobs(session, "worker-a")
+        assert not await has_due_jobs(session, "worker-a", users_at_limit={LOCAL_USER_ID})
+        assert not await has_due_jobs(session, "worker-a", sites_at_limit={"example.com"})

@@ -134,12 +134,15 @@ class SiteScan:
 
     async def _scan_site(self) -> None:
         client, base, result = await self._resolve()
-        await self._emit(SiteResolved(base.origin))
+        await self._emit(self._resolved(base))
         search = self._origin_search(client, base, result)
         await search.run(None if self._site.is_site_root else self._site.path)
         self._home_error = search.home_error
         if not self._crawl.documents_read:
             await self._try_other_host(base)
+
+    def _resolved(self, base: WebAddress) -> SiteResolved:
+        return SiteResolved(base.origin, self._client.politeness.network_of(base))
 
     def _client_for(self, origin: WebAddress) -> HttpClient:
         client = self._client.for_site(
@@ -181,7 +184,7 @@ class SiteScan:
             log.debug("other_host_failed", host=host, code=error.code)
             return
         if self._crawl.documents_read:
-            await self._emit(SiteResolved(other.origin))
+            await self._emit(self._resolved(other))
 
     async def _resolve(self) -> tuple[HttpClient, WebAddress, RobotsResult]:
         errors: list[SiteatlasError] = []
