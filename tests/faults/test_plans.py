@@ -172,7 +172,8 @@ async def test_the_rescue_looks_at_running_jobs_only(database: Database):
         await connection.execute(text("ANALYZE domains"))
     plan = await plan_of(database, rescue)
     assert "ix_jobs_live" in indexes(plan)
-    assert tables_read_whole(plan) == []
+    # A table of one row per process: whether the machine of a worker was started again.
+    assert set(tables_read_whole(plan)) <= {"workers"}
 
 
 @pytest.mark.parametrize("analyze", [True, False], ids=["fresh", "stale"])

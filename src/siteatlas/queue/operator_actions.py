@@ -73,10 +73,11 @@ async def cancel(session: AsyncSession, job_id: int, user_id: UUID | None = None
     is_pending = Job.status == JobStatus.PENDING
     # A running job is ended by its worker; only the end of a job queues its follow-up.
     await _lock_domain(session, Job.id == job_id, is_pending, has_follow_up)
+    # A submission that joins a pending job waits for this lock. A running job is not locked: the
+    # record of its attempt refers to it, so this would wait for the worker that ends it.
+    await session.execute(select(Job.id).where(Job.id == job_id, is_pending).with_for_update())
     if user_id is not None and await _withdraw(session, job_id, user_id):
         return await _load_status(session, job_id)
-    # A submission that joins the job waits for this lock.
-    await session.execute(select(Job.id).where(Job.id == job_id).with_for_update())
     statement = (
         update(Job)
         .where(Job.id == job_id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE_STATUSES))
@@ -107,7 +108,7 @@ async def _withdraw(session: AsyncSession, job_id: int, user_id: UUID) -> bool:
     If the job was theirs, it then belongs to, and counts for, the next one who wants it.
     """
     active = select(Job.created_by).where(Job.id == job_id, Job.status.in_(ACTIVE_STATUSES))
-    owner = await session.scalar(active.with_for_update())
+    owner = await session.scalar(active.with_for_update(key_share=True))
     others = select(JobRequest.user_id).where(JobRequest.job_id == job_id)
     left = user_id
     if owner == user_id:
