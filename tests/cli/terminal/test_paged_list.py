@@ -9,13 +9,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from siteatlas.catalog.paging import MAX_LIMIT, Page
 from siteatlas.cli.terminal.output import Column, ListFormat
-from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, read_pages, write_list
+from siteatlas.cli.terminal.paged_list import (
+    ListRequest,
+    TableLayout,
+    read_pages,
+    with_list_options,
+    write_list,
+)
 
 SHAPE: TableLayout[int] = TableLayout(
-    [Column("N", right=True)], lambda number: [number], "Nothing.", "Nothing matches."
+    [Column("N", right=True, value=lambda number: number)], "Nothing.", "Nothing matches."
 )
 
 
@@ -29,7 +37,7 @@ class Record:
 
 
 RECORDS: TableLayout[Record] = TableLayout(
-    [Column("NAME")], lambda record: [record.name], "Nothing.", "Nothing matches.", Record
+    [Column("NAME", value="name")], "Nothing.", "Nothing matches.", Record
 )
 SEEN = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -108,12 +116,18 @@ async def test_an_empty_list_says_so_on_stderr(capfd):
     assert captured.err == "Nothing.\n"
 
 
-@pytest.mark.parametrize(("everything", "limit"), [(True, None), (False, 7)])
-def test_the_shared_options_make_a_request(everything: bool, limit: int | None):
-    request = ListRequest.of(
-        ListFormat.TABLE, as_json=True, limit=7, cursor=None, everything=everything
-    )
-    assert request == ListRequest(ListFormat.JSON, limit, None)
+@pytest.mark.parametrize(("options", "limit"), [(["--all"], None), (["--limit", "7"], 7)])
+def test_the_shared_options_make_a_request(options: list[str], limit: int | None):
+    requests: list[ListRequest] = []
+    app = typer.Typer()
+
+    @app.command()
+    @with_list_options
+    def numbers(*, request: ListRequest) -> None:
+        requests.append(request)
+
+    assert CliRunner().invoke(app, ["--json", *options]).exit_code == 0
+    assert requests == [ListRequest(ListFormat.JSON, limit, None)]
 
 
 @pytest.mark.parametrize(

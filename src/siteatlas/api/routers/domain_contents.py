@@ -11,14 +11,9 @@ from siteatlas.access.limits import EXPENSIVE, FILTERED, READ
 from siteatlas.api.context import ReadSession
 from siteatlas.api.openapi import problems
 from siteatlas.api.routers.domains import PREFIX, DomainName
+from siteatlas.api.schemas.base import QueryShape
 from siteatlas.api.schemas.changes import CompareQuery
-from siteatlas.api.schemas.domains import (
-    CandidatesQuery,
-    ProblemsQuery,
-    RobotsQuery,
-    ScansQuery,
-    SectionsQuery,
-)
+from siteatlas.api.schemas.domains import CandidatesQuery, ProblemsQuery, SectionsQuery
 from siteatlas.api.schemas.urls import (
     AllUrlsQuery,
     DomainUrlsQuery,
@@ -70,9 +65,7 @@ async def get_sitemap_urls(
 ) -> UrlPage:
     """The stored URLs of one sitemap."""
     sitemap = await find_sitemap(session, sitemap_id)
-    return await list_sitemap_urls(
-        session, sitemap.id, query.wanted, limit=query.limit, cursor=query.cursor
-    )
+    return await list_sitemap_urls(session, sitemap.id, query.wanted, **query.page)
 
 
 router = APIRouter(prefix=PREFIX, tags=["domains"])
@@ -95,8 +88,7 @@ async def get_domain_sitemaps(
         site.id,
         type=query.type,
         status=wanted,
-        limit=query.limit,
-        cursor=query.cursor,
+        **query.page,
     )
 
 
@@ -116,8 +108,7 @@ async def get_domain_urls(
         site.id,
         query.wanted,
         at=query.moment,
-        limit=query.limit,
-        cursor=query.cursor,
+        **query.page,
     )
 
 
@@ -132,9 +123,7 @@ async def get_url_history(
 ) -> UrlHistoryView:
     """Where a URL is or was listed, and every retained change of it, newest first."""
     site = await find_domain_view(session, domain)
-    return await list_url_history(
-        session, site.id, query.url, limit=query.limit, cursor=query.cursor
-    )
+    return await list_url_history(session, site.id, query.url, **query.page)
 
 
 @router.get(
@@ -163,7 +152,7 @@ async def get_domain_problems(
     """The problems in the sitemaps of a site, by code, with samples."""
     wanted = ProblemFilter(query.code, query.sitemap, query.state)
     site = await find_domain_view(session, domain)
-    return await list_problems(session, site.id, wanted, limit=query.limit, cursor=query.cursor)
+    return await list_problems(session, site.id, wanted, **query.page)
 
 
 @router.get(
@@ -177,9 +166,7 @@ async def get_domain_candidates(
 ) -> Page[CandidateView]:
     """Every address where Siteatlas looked for a sitemap of the site, with the verdict."""
     site = await find_domain_view(session, domain)
-    return await list_candidates(
-        session, site.id, verdict=query.verdict, limit=query.limit, cursor=query.cursor
-    )
+    return await list_candidates(session, site.id, verdict=query.verdict, **query.page)
 
 
 @router.get(
@@ -189,11 +176,11 @@ async def get_domain_candidates(
     responses=problems(404),
 )
 async def get_domain_scans(
-    domain: DomainName, query: Annotated[ScansQuery, Query()], session: ReadSession
+    domain: DomainName, query: Annotated[QueryShape, Query()], session: ReadSession
 ) -> Page[ScanView]:
     """The scans of a site, newest first."""
     site = await find_domain_view(session, domain)
-    return await list_scans(session, site.id, limit=query.limit, cursor=query.cursor)
+    return await list_scans(session, site.id, **query.page)
 
 
 @router.get(
@@ -211,8 +198,7 @@ async def get_scan_comparison(
         session,
         site.id,
         (query.from_scan, query.to_scan),
-        limit=query.limit,
-        cursor=query.cursor,
+        **query.page,
     )
 
 
@@ -223,11 +209,11 @@ async def get_scan_comparison(
     responses=problems(404),
 )
 async def get_domain_robots(
-    domain: DomainName, query: Annotated[RobotsQuery, Query()], session: ReadSession
+    domain: DomainName, query: Annotated[QueryShape, Query()], session: ReadSession
 ) -> Page[RobotsFileView]:
     """Every version of the site's robots.txt that a scan has read, newest first."""
     site = await find_domain_view(session, domain)
-    return await list_robots_files(session, site.id, limit=query.limit, cursor=query.cursor)
+    return await list_robots_files(session, site.id, **query.page)
 
 
 urls_router = APIRouter(prefix="/api/v3/urls", tags=["urls"])
@@ -241,6 +227,4 @@ urls_router = APIRouter(prefix="/api/v3/urls", tags=["urls"])
 )
 async def get_urls(query: Annotated[AllUrlsQuery, Query()], session: ReadSession) -> UrlPage:
     """The stored URLs of all sites, sitemap by sitemap."""
-    return await search_urls(
-        session, query.wanted, tag=query.wanted_tag, limit=query.limit, cursor=query.cursor
-    )
+    return await search_urls(session, query.wanted, tag=query.wanted_tag, **query.page)

@@ -107,8 +107,7 @@ async def get_domains(
         session,
         watched=query.watched,
         tag=query.wanted_tag,
-        limit=query.limit,
-        cursor=query.cursor,
+        **query.page,
     )
 
 

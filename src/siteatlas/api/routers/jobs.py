@@ -36,8 +36,7 @@ async def get_jobs(query: Annotated[JobsQuery, Query()], session: ReadSession) -
         status=query.status,
         domain=query.domain,
         tag=query.wanted_tag,
-        limit=query.limit,
-        cursor=query.cursor,
+        **query.page,
     )
 
 

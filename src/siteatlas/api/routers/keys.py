@@ -18,7 +18,8 @@ from siteatlas.access.limits import ADMIN
 from siteatlas.api.context import Context, ReadSession, WriteSession
 from siteatlas.api.limits import ParsedBodyRoute
 from siteatlas.api.openapi import LOCATION, problems
-from siteatlas.api.schemas.keys import AuditQuery, KeyCreated, KeyCreation, KeysQuery
+from siteatlas.api.schemas.base import QueryShape
+from siteatlas.api.schemas.keys import AuditQuery, KeyCreated, KeyCreation
 from siteatlas.catalog.access import (
     AuditEventView,
     KeyView,
@@ -43,7 +44,7 @@ async def get_audit_events(
     query: Annotated[AuditQuery, Query()], session: ReadSession
 ) -> Page[AuditEventView]:
     """Requests that changed something, or tried to, and refused keys; newest first."""
-    return await list_audit_events(session, user=query.user, limit=query.limit, cursor=query.cursor)
+    return await list_audit_events(session, user=query.user, **query.page)
 
 
 log = get_logger("api")
@@ -66,9 +67,9 @@ KeyIdent = Annotated[
     summary="List access keys",
     responses=problems(),
 )
-async def get_keys(query: Annotated[KeysQuery, Query()], session: ReadSession) -> Page[KeyView]:
+async def get_keys(query: Annotated[QueryShape, Query()], session: ReadSession) -> Page[KeyView]:
     """All access keys, including expired and revoked ones; never their text."""
-    return await list_keys(session, limit=query.limit, cursor=query.cursor)
+    return await list_keys(session, **query.page)
 
 
 @router.post(

@@ -12,6 +12,7 @@ from siteatlas.access.limits import ADMIN, READ
 from siteatlas.api.context import Context, ReadSession, WriteSession
 from siteatlas.api.limits import ParsedBodyRoute
 from siteatlas.api.openapi import LOCATION, problems
+from siteatlas.api.schemas.base import QueryShape
 from siteatlas.api.schemas.webhooks import (
     DeliveriesQuery,
     ReplayQuery,
@@ -19,7 +20,6 @@ from siteatlas.api.schemas.webhooks import (
     WebhookChange,
     WebhookCreated,
     WebhookCreation,
-    WebhooksQuery,
 )
 from siteatlas.catalog.paging import Page
 from siteatlas.catalog.views import Shown, extended
@@ -57,10 +57,10 @@ WebhookIdent = Annotated[
     responses=problems(),
 )
 async def get_webhooks(
-    query: Annotated[WebhooksQuery, Query()], session: ReadSession
+    query: Annotated[QueryShape, Query()], session: ReadSession
 ) -> Page[WebhookView]:
     """All webhooks, including disabled ones; never their secrets."""
-    return await list_webhooks(session, limit=query.limit, cursor=query.cursor)
+    return await list_webhooks(session, **query.page)
 
 
 @router.post(
@@ -194,6 +194,4 @@ async def get_deliveries(
     webhook_id: WebhookIdent, query: Annotated[DeliveriesQuery, Query()], session: ReadSession
 ) -> Page[DeliveryView]:
     """The attempts to deliver messages, newest first."""
-    return await list_deliveries(
-        session, webhook_id, delivered=query.delivered, limit=query.limit, cursor=query.cursor
-    )
+    return await list_deliveries(session, webhook_id, delivered=query.delivered, **query.page)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypedDict
 
 from pydantic import (
     AfterValidator,
@@ -88,6 +88,13 @@ class UrlLimitShape(RequestShape):
         return self.max_pages if self.max_urls is None else self.max_urls
 
 
+class PageWanted(TypedDict):
+    """Which page of a list to read."""
+
+    limit: int
+    cursor: str | None
+
+
 class QueryShape(BaseModel):
     """The query of a list: no unknown parameters."""
 
@@ -106,6 +113,11 @@ class QueryShape(BaseModel):
         max_length=MAX_CURSOR_CHARS,
         description="`next_cursor` of the previous page, with the same filters.",
     )
+
+    @property
+    def page(self) -> PageWanted:
+        """Which page of the list, as its function in the catalog takes it."""
+        return {"limit": self.limit, "cursor": self.cursor}
 
 
 class TagFilter(BaseModel):

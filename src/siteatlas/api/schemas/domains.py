@@ -184,10 +184,6 @@ class ReleaseAnswer(View):
     ]
 
 
-class RobotsQuery(QueryShape):
-    """Which versions to list."""
-
-
 class DomainsQuery(QueryShape, TagFilter):
     """Which sites to list."""
 
@@ -198,10 +194,6 @@ class CandidatesQuery(QueryShape):
     """Which candidates to list."""
 
     verdict: Literal["accepted", "rejected", "skipped"] | None = None
-
-
-class ScansQuery(QueryShape):
-    """Which scans to list."""
 
 
 MAX_IMPORTED = 5_000

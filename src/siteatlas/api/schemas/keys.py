@@ -56,10 +56,6 @@ class KeyCreated(KeyView):
     ]
 
 
-class KeysQuery(QueryShape):
-    """The page of a list of keys."""
-
-
 class AuditQuery(QueryShape):
     """Which events to list."""
 

@@ -90,10 +90,6 @@ class WebhookCreated(WebhookView, SecretAnswer):
     """A new webhook with its secret."""
 
 
-class WebhooksQuery(QueryShape):
-    """The page of a list of webhooks."""
-
-
 class DeliveriesQuery(QueryShape):
     """Which deliveries to show."""
 

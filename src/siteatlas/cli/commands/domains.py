@@ -29,7 +29,6 @@ from siteatlas.catalog.domains import (
     lock_domain,
     set_site_headers,
 )
-from siteatlas.catalog.paging import DEFAULT_LIMIT, Page
 from siteatlas.catalog.scans import changes_of_last_scan
 from siteatlas.cli.scan.messages import shown_site
 from siteatlas.cli.terminal.context import prepare
@@ -39,12 +38,7 @@ from siteatlas.cli.terminal.lines import counts_by_kind, plain_meaning
 from siteatlas.cli.terminal.options import (
     MAX_LINE_CHARS,
     STDIN,
-    AllOption,
-    CursorOption,
-    FormatOption,
     JsonOption,
-    LimitOption,
-    ListJsonOption,
     SiteArgument,
     TagFilterOption,
     YesOption,
@@ -54,14 +48,18 @@ from siteatlas.cli.terminal.output import (
     WIDE,
     Column,
     ColumnKind,
-    ListFormat,
     counted,
     print_message,
     write_details,
     write_json,
     write_line,
 )
-from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
+from siteatlas.cli.terminal.paged_list import (
+    ListRequest,
+    TableLayout,
+    print_list,
+    with_list_options,
+)
 from siteatlas.cli.terminal.tables import relative_time
 from siteatlas.errors import (
     AddressError,
@@ -327,25 +325,29 @@ def _reason(codes: Sequence[str]) -> str:
 
 DOMAINS: TableLayout[ListedDomain] = TableLayout(
     columns=[
-        Column("DOMAIN"),
-        Column("WATCHED", from_width=WIDE),
-        Column("URLS", right=True, kind=ColumnKind.COUNT),
-        Column("SITEMAPS", right=True, kind=ColumnKind.COUNT, from_width=WIDE),
-        Column("STATUS", kind=ColumnKind.STATUS),
-        Column("REASON", kind=ColumnKind.PROSE),
-        Column("LAST SCAN", kind=ColumnKind.AGE),
-        Column("NEXT SCAN", kind=ColumnKind.AGE),
+        Column("DOMAIN", value="domain"),
+        Column(
+            "WATCHED",
+            from_width=WIDE,
+            value=lambda d: "paused" if d.watched and d.paused else d.watched,
+        ),
+        Column("URLS", right=True, kind=ColumnKind.COUNT, value="url_count"),
+        Column(
+            "SITEMAPS", right=True, kind=ColumnKind.COUNT, from_width=WIDE, value="sitemap_count"
+        ),
+        Column("STATUS", kind=ColumnKind.STATUS, value="last_scan_status"),
+        Column(
+            "REASON",
+            kind=ColumnKind.PROSE,
+            value=lambda d: _reason([d.last_error_code] if d.last_error_code else d.reasons),
+        ),
+        Column("LAST SCAN", kind=ColumnKind.AGE, value="last_scan_at"),
+        Column(
+            "NEXT SCAN",
+            kind=ColumnKind.AGE,
+            value=lambda d: "paused" if d.watched and d.paused else d.next_scan_at,
+        ),
     ],
-    row=lambda d: (
-        d.domain,
-        "paused" if d.watched and d.paused else d.watched,
-        d.url_count,
-        d.sitemap_count,
-        d.last_scan_status,
-        _reason([d.last_error_code] if d.last_error_code else d.reasons),
-        d.last_scan_at,
-        "paused" if d.watched and d.paused else d.next_scan_at,
-    ),
     none="There are no sites yet. Add one: siteatlas domains add example.com",
     none_matches="No site matches.",
     record=ListedDomain,
@@ -444,6 +446,7 @@ def _usable(typed: list[str], policy: EgressPolicy) -> list[WebAddress]:
 
 
 @app.command("list")
+@with_list_options
 def list_(
     *,
     watched: Annotated[
@@ -451,18 +454,11 @@ def list_(
         typer.Option("--watched/--unwatched", help="Only watched sites, or only unwatched ones."),
     ] = None,
     tag: TagFilterOption = None,
-    limit: LimitOption = DEFAULT_LIMIT,
-    cursor: CursorOption = None,
-    everything: AllOption = False,
-    format: FormatOption = ListFormat.TABLE,
-    as_json: ListJsonOption = False,
+    request: ListRequest,
 ) -> None:
     """List the stored sites, sorted by name."""
-    settings = prepare()
-    request = ListRequest.of(
-        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
-    )
-    run(_list(settings, request, watched, tag))
+    read = partial(list_domains, watched=watched, tag=tag)
+    run(print_list(prepare(), request, DOMAINS.filtered_by(watched, tag), read))
 
 
 @app.command()
@@ -596,19 +592,6 @@ def _write_changed(domain: DomainView, line: str, *, as_json: bool) -> None:
         write_json(domain)
     else:
         print_message(line)
-
-
-async def _list(
-    settings: Settings, request: ListRequest, watched: bool | None, tag: str | None
-) -> None:
-
-    async def fetch(limit: int, cursor: str | None) -> Page[ListedDomain]:
-        """Read one page of stored sites for `siteatlas domains list`."""
-        async with get_session() as session, session.begin():
-            return await list_domains(session, watched=watched, tag=tag, limit=limit, cursor=cursor)
-
-    async with opened(settings):
-        await write_list(request, fetch, DOMAINS.filtered_by(watched, tag))
 
 
 async def _find(

@@ -9,27 +9,22 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from siteatlas.catalog.domains import find_domain_view
-from siteatlas.catalog.paging import DEFAULT_LIMIT, Page
+from siteatlas.catalog.paging import Page
 from siteatlas.catalog.problems import list_problems
 from siteatlas.catalog.scans import ScanDocumentView, find_scan_of_job, list_unread_documents
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import advice_for, run
 from siteatlas.cli.terminal.options import (
-    AllOption,
-    CursorOption,
     FailOn,
     FailOnOption,
-    FormatOption,
     JsonOption,
-    LimitOption,
-    ListJsonOption,
     TagFilterOption,
     alternatives,
     complete_choice,
@@ -38,7 +33,6 @@ from siteatlas.cli.terminal.output import (
     WIDE,
     Column,
     ColumnKind,
-    ListFormat,
     cell_text,
     console_for,
     counted,
@@ -49,7 +43,12 @@ from siteatlas.cli.terminal.output import (
     write_json,
     write_table,
 )
-from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
+from siteatlas.cli.terminal.paged_list import (
+    ListRequest,
+    TableLayout,
+    print_list,
+    with_list_options,
+)
 from siteatlas.cli.terminal.tables import ProgressLine, relative_time, shorten_middle, status_text
 from siteatlas.errors import JobNotFound, error_classes
 from siteatlas.processor.processing import recount_site
@@ -232,27 +231,18 @@ WATCH_SECONDS = 0.5
 
 JOBS: TableLayout[JobView] = TableLayout(
     columns=[
-        Column("ID", right=True),
-        Column("SCAN", right=True),
-        Column("DOMAIN"),
-        Column("STATUS", kind=ColumnKind.STATUS),
-        Column("PROGRESS", right=True),
-        Column("ATTEMPT", right=True, from_width=WIDE),
-        Column("CREATED", kind=ColumnKind.AGE),
-        Column("FINISHED", kind=ColumnKind.AGE, from_width=WIDE),
-        Column("ERROR"),
+        Column("ID", right=True, value="id"),
+        Column("SCAN", right=True, value=lambda j: j.result.get("scan_id")),
+        Column("DOMAIN", value="domain"),
+        Column("STATUS", kind=ColumnKind.STATUS, value=shown_status),
+        Column("PROGRESS", right=True, value=lambda j: percent(j.progress)),
+        Column(
+            "ATTEMPT", right=True, from_width=WIDE, value=lambda j: f"{j.attempt}/{j.max_attempts}"
+        ),
+        Column("CREATED", kind=ColumnKind.AGE, value="created_at"),
+        Column("FINISHED", kind=ColumnKind.AGE, from_width=WIDE, value="finished_at"),
+        Column("ERROR", value=lambda j: j.error_code or ", ".join(j.result.get("reasons") or [])),
     ],
-    row=lambda j: (
-        j.id,
-        j.result.get("scan_id"),
-        j.domain,
-        shown_status(j),
-        percent(j.progress),
-        f"{j.attempt}/{j.max_attempts}",
-        j.created_at,
-        j.finished_at,
-        j.error_code or ", ".join(j.result.get("reasons") or []),
-    ),
     none="There are no jobs yet.",
     none_matches="No job matches.",
     record=JobView,
@@ -269,6 +259,7 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Number or UUID 
 
 
 @app.command("list")
+@with_list_options
 def list_(
     *,
     status: Annotated[
@@ -281,18 +272,11 @@ def list_(
     ] = None,
     domain: Annotated[str | None, typer.Option(help="Only jobs for this site.")] = None,
     tag: TagFilterOption = None,
-    limit: LimitOption = DEFAULT_LIMIT,
-    cursor: CursorOption = None,
-    everything: AllOption = False,
-    format: FormatOption = ListFormat.TABLE,
-    as_json: ListJsonOption = False,
+    request: ListRequest,
 ) -> None:
     """List jobs, newest first."""
-    settings = prepare()
-    request = ListRequest.of(
-        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
-    )
-    run(_list(settings, request, status, domain, tag))
+    read = partial(_list_jobs, status=status, domain=domain, tag=tag)
+    run(print_list(prepare(), request, JOBS.filtered_by(status, domain, tag), read))
 
 
 @app.command()
@@ -363,31 +347,13 @@ def _write_changed(job: JobView, *, as_json: bool) -> None:
     print_message(f"Job {job.id} ({job.domain}) is {'asked to stop' if asked else job.status}.")
 
 
-async def _list(
-    settings: Settings,
-    request: ListRequest,
-    status: str | None,
-    domain: str | None,
-    tag: str | None,
-) -> None:
-
-    async def fetch(limit: int, cursor: str | None) -> Page[JobView]:
-        """Read one page of jobs for `siteatlas jobs list`."""
-        async with get_session() as session, session.begin():
-            return await list_jobs(
-                session, status=status, domain=domain, tag=tag, limit=limit, cursor=cursor
-            )
-
-    async with opened(settings):
-        if domain is not None:
-            await _require_known(domain)
-        await write_list(request, fetch, JOBS.filtered_by(status, domain, tag))
-
-
-async def _require_known(domain: str) -> None:
-    async with get_session() as session, session.begin():
-        if not (await list_jobs(session, domain=domain, limit=1)).items:
-            await find_domain_view(session, domain)
+async def _list_jobs(session: AsyncSession, *, domain: str | None, **wanted: Any) -> Page[JobView]:
+    """One page of jobs; raises DomainNotFound if there are none because of the name of the site."""
+    page = await list_jobs(session, domain=domain, **wanted)
+    if domain is None or page.items or (await list_jobs(session, domain=domain, limit=1)).items:
+        return page
+    await find_domain_view(session, domain)
+    return page
 
 
 async def _find(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -33,18 +34,12 @@ from siteatlas.catalog.access import (
     list_audit_events,
     list_keys,
 )
-from siteatlas.catalog.paging import DEFAULT_LIMIT, Page
 from siteatlas.cli.hosting.connections import CREATE_ADMIN_KEY, NO_ADMIN_KEY
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import (
-    AllOption,
-    CursorOption,
-    FormatOption,
     JsonOption,
-    LimitOption,
-    ListJsonOption,
     YesOption,
     require_confirmation,
 )
@@ -52,36 +47,31 @@ from siteatlas.cli.terminal.output import (
     WIDE,
     Column,
     ColumnKind,
-    ListFormat,
     print_message,
     print_warning,
     write_json,
     write_line,
 )
-from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
+from siteatlas.cli.terminal.paged_list import (
+    ListRequest,
+    TableLayout,
+    print_list,
+    with_list_options,
+)
 from siteatlas.errors import InputError, OutputFailed
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session
 
 AUDIT_EVENTS: TableLayout[AuditEventView] = TableLayout(
     columns=[
-        Column("WHEN", kind=ColumnKind.AGE),
-        Column("USER"),
-        Column("KEY", from_width=WIDE),
-        Column("FROM"),
-        Column("ACTION"),
-        Column("STATUS", right=True),
-        Column("TARGET"),
+        Column("WHEN", kind=ColumnKind.AGE, value="created_at"),
+        Column("USER", value="user_name"),
+        Column("KEY", from_width=WIDE, value="key_id"),
+        Column("FROM", value="address"),
+        Column("ACTION", value="action"),
+        Column("STATUS", right=True, value="status"),
+        Column("TARGET", value="target"),
     ],
-    row=lambda e: (
-        e.created_at,
-        e.user_name,
-        e.key_id,
-        e.address,
-        e.action,
-        e.status,
-        e.target,
-    ),
     none="The audit trail is empty.",
     none_matches="No event matches.",
     record=AuditEventView,
@@ -91,61 +81,34 @@ audit_app = typer.Typer(rich_markup_mode=None)
 
 
 @audit_app.command()
+@with_list_options
 def audit(
     *,
     user: Annotated[str | None, typer.Option(help="Only events of this user.")] = None,
-    limit: LimitOption = DEFAULT_LIMIT,
-    cursor: CursorOption = None,
-    everything: AllOption = False,
-    format: FormatOption = ListFormat.TABLE,
-    as_json: ListJsonOption = False,
+    request: ListRequest,
 ) -> None:
     """List who changed what, from where and with what result, newest first.
 
     Requests in local mode are not recorded. Commands that manage keys or webhooks, or that back up
     or restore the database, are.
     """
-    settings = prepare()
-    request = ListRequest.of(
-        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
-    )
-    run(_list_events(settings, request, user))
-
-
-async def _list_events(settings: Settings, request: ListRequest, user: str | None) -> None:
-
-    async def fetch(limit: int, cursor: str | None) -> Page[AuditEventView]:
-        """Read one page of the audit trail for `siteatlas audit`."""
-        async with get_session() as session, session.begin():
-            return await list_audit_events(session, user=user, limit=limit, cursor=cursor)
-
-    async with opened(settings):
-        await write_list(request, fetch, AUDIT_EVENTS.filtered_by(user))
+    read = partial(list_audit_events, user=user)
+    run(print_list(prepare(), request, AUDIT_EVENTS.filtered_by(user), read))
 
 
 DURATION = re.compile(r"(?P<number>[1-9][0-9]{0,5})(?P<unit>[mhdw])")
 UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
 KEYS: TableLayout[KeyView] = TableLayout(
     columns=[
-        Column("ID"),
-        Column("NAME"),
-        Column("USER", from_width=WIDE),
-        Column("SCOPES"),
-        Column("STATUS", kind=ColumnKind.STATUS),
-        Column("CREATED", kind=ColumnKind.AGE, from_width=WIDE),
-        Column("EXPIRES", kind=ColumnKind.AGE),
-        Column("LAST USED", kind=ColumnKind.AGE),
+        Column("ID", value="id"),
+        Column("NAME", value="name"),
+        Column("USER", from_width=WIDE, value="user"),
+        Column("SCOPES", value=lambda k: ",".join(k.scopes)),
+        Column("STATUS", kind=ColumnKind.STATUS, value="status"),
+        Column("CREATED", kind=ColumnKind.AGE, from_width=WIDE, value="created_at"),
+        Column("EXPIRES", kind=ColumnKind.AGE, value="expires_at"),
+        Column("LAST USED", kind=ColumnKind.AGE, value="last_used_at"),
     ],
-    row=lambda k: (
-        k.id,
-        k.name,
-        k.user,
-        ",".join(k.scopes),
-        k.status,
-        k.created_at,
-        k.expires_at,
-        k.last_used_at,
-    ),
     none="There are no access keys. This machine's own user needs none.",
     none_matches="No access key matches.",
     record=KeyView,
@@ -218,20 +181,13 @@ def _seconds(text: str | None) -> float | None:
 
 
 @app.command("list")
+@with_list_options
 def list_(
     *,
-    limit: LimitOption = DEFAULT_LIMIT,
-    cursor: CursorOption = None,
-    everything: AllOption = False,
-    format: FormatOption = ListFormat.TABLE,
-    as_json: ListJsonOption = False,
+    request: ListRequest,
 ) -> None:
     """List access keys, including expired and revoked ones."""
-    settings = prepare()
-    request = ListRequest.of(
-        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
-    )
-    run(_list(settings, request))
+    run(print_list(prepare(), request, KEYS, list_keys))
 
 
 @app.command()
@@ -285,17 +241,6 @@ async def _create(settings: Settings, request: KeyRequest) -> CreatedKey:
         view = await find_key_view(session, key.id)
         lacks_admin = await lacks_admin_key(session, settings.admin_key_file)
         return CreatedKey(key=key, view=view, is_first=is_first, lacks_admin=lacks_admin)
-
-
-async def _list(settings: Settings, request: ListRequest) -> None:
-
-    async def fetch(limit: int, cursor: str | None) -> Page[KeyView]:
-        """Read one page of access keys for `siteatlas keys list`."""
-        async with get_session() as session, session.begin():
-            return await list_keys(session, limit=limit, cursor=cursor)
-
-    async with opened(settings):
-        await write_list(request, fetch, KEYS)
 
 
 async def _revoke(settings: Settings, key_id: str) -> None:

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from siteatlas.catalog.domains import find_domain_view
-from siteatlas.catalog.paging import DEFAULT_LIMIT, Page
 from siteatlas.catalog.problems import ProblemFilter, ProblemState, ProblemView, list_problems
 from siteatlas.catalog.scans import ScanView, list_scans
 from siteatlas.cli.terminal.context import prepare
-from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.lines import ProblemLines, ShownProblem, counts_by_kind
 from siteatlas.cli.terminal.options import (
-    AllOption,
-    CursorOption,
-    FormatOption,
-    LimitOption,
-    ListJsonOption,
     SiteArgument,
 )
 from siteatlas.cli.terminal.output import (
@@ -35,16 +28,14 @@ from siteatlas.cli.terminal.paged_list import (
     FetchPage,
     ListRequest,
     TableLayout,
+    print_list,
     read_pages,
-    write_list,
+    with_list_options,
 )
 from siteatlas.cli.terminal.tables import terminal_width
-from siteatlas.settings import Settings
-from siteatlas.storage.session import get_session
 
 PROBLEMS: TableLayout[ProblemView] = TableLayout(
     columns=(),
-    row=lambda _problem: (),
     none="No problem of this site is stored.",
     none_matches="No problem of this site matches.",
     record=ProblemView,
@@ -54,6 +45,7 @@ problems_app = typer.Typer(rich_markup_mode=None)
 
 
 @problems_app.command()
+@with_list_options
 def problems(
     site: SiteArgument,
     *,
@@ -65,39 +57,16 @@ def problems(
         ProblemState,
         typer.Option(help="Current problems, resolved problems, or all."),
     ] = ProblemState.CURRENT,
-    limit: LimitOption = DEFAULT_LIMIT,
-    cursor: CursorOption = None,
-    everything: AllOption = False,
-    format: FormatOption = ListFormat.TABLE,
-    as_json: ListJsonOption = False,
+    request: ListRequest,
 ) -> None:
     """List the stored problems in the sitemaps of SITE, grouped by code, with samples.
 
     Example: siteatlas problems example.com --code lastmod_invalid
     """
-    settings = prepare()
-    request = ListRequest.of(
-        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
-    )
-    run(_list_problems(settings, site, request, ProblemFilter(code, sitemap, state)))
-
-
-async def _list_problems(
-    settings: Settings, site: str, request: ListRequest, wanted: ProblemFilter
-) -> None:
-    async with opened(settings):
-        async with get_session() as session, session.begin():
-            domain = await find_domain_view(session, site)
-
-        async def fetch(limit: int, cursor: str | None) -> Page[ProblemView]:
-            """Read one page of stored problems for `siteatlas problems`."""
-            async with get_session() as session, session.begin():
-                return await list_problems(session, domain.id, wanted, limit=limit, cursor=cursor)
-
-        changed_state = None if wanted.state is ProblemState.CURRENT else wanted.state
-        shape = PROBLEMS.filtered_by(wanted.code, wanted.sitemap, changed_state)
-        write = _write_groups if request.format is ListFormat.TABLE else write_list
-        await write(request, fetch, shape)
+    read = partial(list_problems, wanted=ProblemFilter(code, sitemap, state))
+    shape = PROBLEMS.filtered_by(code, sitemap, None if state is ProblemState.CURRENT else state)
+    write = _write_groups if request.format is ListFormat.TABLE else None
+    run(print_list(prepare(), request, shape, read, site=site, write=write))
 
 
 async def _write_groups(
@@ -138,25 +107,15 @@ def _duration(scan: ScanView) -> str | None:
 
 SCANS: TableLayout[ScanView] = TableLayout(
     columns=[
-        Column("SCAN", right=True),
-        Column("STATE", kind=ColumnKind.STATUS),
-        Column("STARTED", kind=ColumnKind.AGE),
-        Column("DURATION", right=True),
-        Column("URLS", right=True, kind=ColumnKind.COUNT),
-        Column("CHANGES"),
-        Column("FEED NUMBER", right=True, from_width=WIDE),
-        Column("ERROR"),
+        Column("SCAN", right=True, value="id"),
+        Column("STATE", kind=ColumnKind.STATUS, value=_shown_state),
+        Column("STARTED", kind=ColumnKind.AGE, value="started_at"),
+        Column("DURATION", right=True, value=_duration),
+        Column("URLS", right=True, kind=ColumnKind.COUNT, value="url_count"),
+        Column("CHANGES", value=lambda s: counts_by_kind(s.change_counts)),
+        Column("FEED NUMBER", right=True, from_width=WIDE, value="published_seq"),
+        Column("ERROR", value=lambda s: s.error_code or ", ".join(s.reasons)),
     ],
-    row=lambda s: (
-        s.id,
-        _shown_state(s),
-        s.started_at,
-        _duration(s),
-        s.url_count,
-        counts_by_kind(s.change_counts),
-        s.published_seq,
-        s.error_code or ", ".join(s.reasons),
-    ),
     none="No scan of this site is stored.",
     none_matches="No scan of this site matches.",
     record=ScanView,
@@ -166,33 +125,14 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()
+@with_list_options
 def scans(
     site: SiteArgument,
     *,
-    limit: LimitOption = DEFAULT_LIMIT,
-    cursor: CursorOption = None,
-    everything: AllOption = False,
-    format: FormatOption = ListFormat.TABLE,
-    as_json: ListJsonOption = False,
+    request: ListRequest,
 ) -> None:
     """List the scans of SITE, newest first.
 
     Compare two of them by their numbers: siteatlas compare SITE --from SCAN --to SCAN
     """
-    request = ListRequest.of(
-        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
-    )
-    run(_list(prepare(), site, request))
-
-
-async def _list(settings: Settings, site: str, request: ListRequest) -> None:
-    async with opened(settings):
-        async with get_session() as session, session.begin():
-            domain = await find_domain_view(session, site)
-
-        async def fetch(limit: int, cursor: str | None) -> Page[ScanView]:
-            """Read one page of scans for `siteatlas scans`."""
-            async with get_session() as session, session.begin():
-                return await list_scans(session, domain.id, limit=limit, cursor=cursor)
-
-        await write_list(request, fetch, SCANS)
+    run(print_list(prepare(), request, SCANS, list_scans, site=site))

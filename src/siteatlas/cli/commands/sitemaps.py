@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from siteatlas.catalog.domains import find_domain_view
-from siteatlas.catalog.paging import DEFAULT_LIMIT, MAX_LIMIT, Page
+from siteatlas.catalog.paging import MAX_LIMIT
 from siteatlas.catalog.robots import RobotsFileView, list_robots_files
 from siteatlas.catalog.sitemaps import SitemapView, list_sitemaps
 from siteatlas.catalog.url_lists import (
@@ -21,11 +21,7 @@ from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import (
-    AllOption,
-    CursorOption,
-    FormatOption,
     JsonOption,
-    LimitOption,
     ListJsonOption,
     SiteArgument,
     alternatives,
@@ -35,7 +31,6 @@ from siteatlas.cli.terminal.output import (
     WIDE,
     Column,
     ColumnKind,
-    ListFormat,
     cell_text,
     percent,
     print_message,
@@ -43,7 +38,12 @@ from siteatlas.cli.terminal.output import (
     write_line,
     write_table,
 )
-from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
+from siteatlas.cli.terminal.paged_list import (
+    ListRequest,
+    TableLayout,
+    print_list,
+    with_list_options,
+)
 from siteatlas.queue.fence import STATUS_ALIASES, parse_status_or_type
 from siteatlas.scanner.events import SitemapType
 from siteatlas.settings import Settings
@@ -52,53 +52,25 @@ from siteatlas.storage.session import get_session
 
 SITEMAPS: TableLayout[SitemapView] = TableLayout(
     columns=[
-        Column("URL", kind=ColumnKind.URL),
-        Column("TYPE"),
-        Column("FOUND BY", from_width=WIDE),
-        Column("STATUS", kind=ColumnKind.STATUS),
-        Column("URLS", right=True, kind=ColumnKind.COUNT),
-        Column("LAST READ", kind=ColumnKind.AGE),
-        Column("ERROR"),
+        Column("URL", kind=ColumnKind.URL, value="url"),
+        Column("TYPE", value="type"),
+        Column("FOUND BY", from_width=WIDE, value="discovery_method"),
+        Column("STATUS", kind=ColumnKind.STATUS, value="status"),
+        Column("URLS", right=True, kind=ColumnKind.COUNT, value="url_count"),
+        Column("LAST READ", kind=ColumnKind.AGE, value="last_read_at"),
+        Column("ERROR", value="error_code"),
     ],
-    row=lambda s: (
-        s.url,
-        s.type,
-        s.discovery_method,
-        s.status,
-        s.url_count,
-        s.last_read_at,
-        s.error_code,
-    ),
     none="No sitemap of this site is stored.",
     none_matches="No sitemap of this site matches.",
     record=SitemapView,
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SitemapFilter:
-    """Which sitemaps to list, in the words that are stored."""
-
-    type: str | None = None
-    status: str | None = None
-
-    @classmethod
-    def of(cls, type: str | None, status: str | None) -> SitemapFilter:
-        """The filter that was typed; raises InputError for a word that is not known."""
-        # As plain text: a cursor must fit the same list wherever it was asked for.
-        found = cls()
-        if type is not None:
-            found = replace(found, type=parse_status_or_type(type, SitemapType, "type").value)
-        if status is not None:
-            word = parse_status_or_type(status, SitemapStatus, "status", STATUS_ALIASES)
-            found = replace(found, status=word.value)
-        return found
-
-
 app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()
+@with_list_options
 def sitemaps(
     site: SiteArgument,
     *,
@@ -118,39 +90,15 @@ def sitemaps(
             help="Only sitemaps with this status.",
         ),
     ] = None,
-    limit: LimitOption = DEFAULT_LIMIT,
-    cursor: CursorOption = None,
-    everything: AllOption = False,
-    format: FormatOption = ListFormat.TABLE,
-    as_json: ListJsonOption = False,
+    request: ListRequest,
 ) -> None:
     """List the stored sitemaps of SITE."""
     settings = prepare()
-    request = ListRequest.of(
-        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
-    )
-    wanted = SitemapFilter.of(type, status)
-    run(_list(settings, site, request, wanted))
-
-
-async def _list(settings: Settings, site: str, request: ListRequest, wanted: SitemapFilter) -> None:
-    async with opened(settings):
-        async with get_session() as session, session.begin():
-            domain = await find_domain_view(session, site)
-
-        async def fetch(limit: int, cursor: str | None) -> Page[SitemapView]:
-            """Read one page of stored sitemaps for `siteatlas sitemaps`."""
-            async with get_session() as session, session.begin():
-                return await list_sitemaps(
-                    session,
-                    domain.id,
-                    type=wanted.type,
-                    status=wanted.status,
-                    limit=limit,
-                    cursor=cursor,
-                )
-
-        await write_list(request, fetch, SITEMAPS.filtered_by(wanted.type, wanted.status))
+    # As plain text: a cursor must fit the same list wherever it was asked for.
+    kind = type and parse_status_or_type(type, SitemapType, "type").value
+    state = status and parse_status_or_type(status, SitemapStatus, "status", STATUS_ALIASES).value
+    read = partial(list_sitemaps, type=kind, status=state)
+    run(print_list(settings, request, SITEMAPS.filtered_by(kind, state), read, site=site))
 
 
 COUNTS = [Column("URLS", right=True, kind=ColumnKind.COUNT), Column("SHARE", right=True)]

@@ -177,14 +177,13 @@ HistoryOption = Annotated[
 HISTORY_OPTIONS = {"history", "as_json"}
 URLS: TableLayout[UrlView] = TableLayout(
     columns=[
-        Column("URL", kind=ColumnKind.URL),
-        Column("LASTMOD", kind=ColumnKind.DATE),
-        Column("FIRST SEEN", kind=ColumnKind.AGE),
-        Column("CHANGEFREQ", from_width=WIDEST),
-        Column("PRIORITY", right=True, from_width=WIDEST),
-        Column("SITEMAP", kind=ColumnKind.URL, from_width=WIDE),
+        Column("URL", kind=ColumnKind.URL, value="url"),
+        Column("LASTMOD", kind=ColumnKind.DATE, value="lastmod"),
+        Column("FIRST SEEN", kind=ColumnKind.AGE, value="first_seen_at"),
+        Column("CHANGEFREQ", from_width=WIDEST, value="changefreq"),
+        Column("PRIORITY", right=True, from_width=WIDEST, value="priority"),
+        Column("SITEMAP", kind=ColumnKind.URL, from_width=WIDE, value="sitemap"),
     ],
-    row=lambda u: (u.url, u.lastmod, u.first_seen_at, u.changefreq, u.priority, u.sitemap),
     none="The sitemaps list no URL.",
     none_matches="No URL matches.",
     record=UrlView,
@@ -239,10 +238,8 @@ def urls(
     )
     require_possible(wanted)
     bare = format is UrlFormat.URLS and not as_json
-    form = ListFormat.TABLE if bare else ListFormat(format.value)
-    request = ListRequest.of(
-        form, as_json=as_json, limit=limit, cursor=cursor, everything=everything
-    )
+    form = ListFormat.TABLE if bare else ListFormat("json" if as_json else format.value)
+    request = ListRequest(form, None if everything else limit, cursor)
     run(_list(prepare(), site, request, wanted, at, tag=tag, bare=bare))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -13,7 +14,6 @@ import typer
 
 from siteatlas.access.audit import record_command
 from siteatlas.catalog.domains import find_domains
-from siteatlas.catalog.paging import DEFAULT_LIMIT, Page
 from siteatlas.catalog.webhooks import (
     FEED_TYPES,
     DeliveryView,
@@ -29,12 +29,7 @@ from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import keep_to_json, print_error_with_advice, run, trace
 from siteatlas.cli.terminal.filters import MOMENT_FORMS, require_reached, typed_moment
 from siteatlas.cli.terminal.options import (
-    AllOption,
-    CursorOption,
-    FormatOption,
     JsonOption,
-    LimitOption,
-    ListJsonOption,
     YesOption,
     require_confirmation,
 )
@@ -42,13 +37,17 @@ from siteatlas.cli.terminal.output import (
     WIDE,
     Column,
     ColumnKind,
-    ListFormat,
     print_message,
     write_details,
     write_json,
     write_line,
 )
-from siteatlas.cli.terminal.paged_list import FetchPage, Item, ListRequest, TableLayout, write_list
+from siteatlas.cli.terminal.paged_list import (
+    ListRequest,
+    TableLayout,
+    print_list,
+    with_list_options,
+)
 from siteatlas.errors import EgressDenied, InputError
 from siteatlas.net.address import parse_url
 from siteatlas.net.egress import EgressPolicy
@@ -138,48 +137,29 @@ def _advice_for_receiver(url: str) -> str:
 ALL_SITES = "all"
 WEBHOOKS: TableLayout[WebhookView] = TableLayout(
     columns=[
-        Column("ID", kind=ColumnKind.NAME),
-        Column("URL", kind=ColumnKind.URL),
-        Column("TYPES", from_width=WIDE),
-        Column("SITES"),
-        Column("STATUS", kind=ColumnKind.STATUS),
-        Column("BEHIND", kind=ColumnKind.COUNT),
-        Column("DELIVERED", kind=ColumnKind.AGE),
+        Column("ID", kind=ColumnKind.NAME, value="id"),
+        Column("URL", kind=ColumnKind.URL, value="url"),
+        Column("TYPES", from_width=WIDE, value=lambda w: ",".join(w.types)),
+        Column("SITES", value=lambda w: ",".join(w.domains or [ALL_SITES])),
+        Column("STATUS", kind=ColumnKind.STATUS, value="status"),
+        Column("BEHIND", kind=ColumnKind.COUNT, value=lambda w: w.head_seq - w.delivered_seq),
+        Column("DELIVERED", kind=ColumnKind.AGE, value="last_delivered_at"),
     ],
-    row=lambda w: (
-        w.id,
-        w.url,
-        ",".join(w.types),
-        ",".join(w.domains or [ALL_SITES]),
-        w.status,
-        w.head_seq - w.delivered_seq,
-        w.last_delivered_at,
-    ),
     none="There are no webhooks.",
     none_matches="No webhook matches.",
     record=WebhookView,
 )
 DELIVERIES: TableLayout[DeliveryView] = TableLayout(
     columns=[
-        Column("WHEN", kind=ColumnKind.AGE),
-        Column("TYPE"),
-        Column("SITE"),
-        Column("NUMBER", kind=ColumnKind.COUNT),
-        Column("ATTEMPT", kind=ColumnKind.COUNT),
-        Column("STATUS", kind=ColumnKind.COUNT),
-        Column("ERROR"),
-        Column("MESSAGE", kind=ColumnKind.NAME, from_width=WIDE),
+        Column("WHEN", kind=ColumnKind.AGE, value="created_at"),
+        Column("TYPE", value="type"),
+        Column("SITE", value="domain"),
+        Column("NUMBER", kind=ColumnKind.COUNT, value="seq"),
+        Column("ATTEMPT", kind=ColumnKind.COUNT, value="attempt"),
+        Column("STATUS", kind=ColumnKind.COUNT, value="http_status"),
+        Column("ERROR", value="error_code"),
+        Column("MESSAGE", kind=ColumnKind.NAME, from_width=WIDE, value="message_id"),
     ],
-    row=lambda d: (
-        d.created_at,
-        d.type,
-        d.domain,
-        d.seq,
-        d.attempt,
-        d.http_status,
-        d.error_code,
-        d.message_id,
-    ),
     none="Nothing has been sent to this webhook yet.",
     none_matches="No delivery matches.",
     record=DeliveryView,
@@ -240,26 +220,13 @@ def create(
 
 
 @app.command("list")
+@with_list_options
 def list_(
     *,
-    limit: LimitOption = DEFAULT_LIMIT,
-    cursor: CursorOption = None,
-    everything: AllOption = False,
-    format: FormatOption = ListFormat.TABLE,
-    as_json: ListJsonOption = False,
+    request: ListRequest,
 ) -> None:
     """List webhooks, including disabled ones."""
-    settings = prepare()
-    request = ListRequest.of(
-        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
-    )
-
-    async def fetch(limit: int, cursor: str | None) -> Page[WebhookView]:
-        """Read one page of webhooks for `siteatlas webhooks list`."""
-        async with get_session() as session, session.begin():
-            return await list_webhooks(session, limit=limit, cursor=cursor)
-
-    run(_print_list(settings, request, fetch, WEBHOOKS))
+    run(print_list(prepare(), request, WEBHOOKS, list_webhooks))
 
 
 @app.command()
@@ -373,30 +340,17 @@ def send_test(webhook_id: WebhookArgument, as_json: JsonOption = False) -> None:
 
 
 @app.command()
+@with_list_options
 def deliveries(
     webhook_id: WebhookArgument,
     *,
     failed: Annotated[bool, typer.Option("--failed", help="Only failed attempts.")] = False,
-    limit: LimitOption = DEFAULT_LIMIT,
-    cursor: CursorOption = None,
-    everything: AllOption = False,
-    format: FormatOption = ListFormat.TABLE,
-    as_json: ListJsonOption = False,
+    request: ListRequest,
 ) -> None:
     """List the attempts to deliver messages to a webhook, newest first."""
-    settings, wanted = prepare(), False if failed else None
-    request = ListRequest.of(
-        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
-    )
-
-    async def fetch(limit: int, cursor: str | None) -> Page[DeliveryView]:
-        """Read one page of attempts for `siteatlas webhooks deliveries`."""
-        async with get_session() as session, session.begin():
-            return await list_deliveries(
-                session, webhook_id, delivered=wanted, limit=limit, cursor=cursor
-            )
-
-    run(_print_list(settings, request, fetch, DELIVERIES.filtered_by(wanted)))
+    wanted = False if failed else None
+    read = partial(list_deliveries, endpoint_id=webhook_id, delivered=wanted)
+    run(print_list(prepare(), request, DELIVERIES.filtered_by(wanted), read))
 
 
 @app.command()
@@ -417,13 +371,6 @@ def _write_changed(view: WebhookView, action: str, *, as_json: bool) -> None:
         write_json(view)
     else:
         print_message(f"{action} webhook {view.id}; it is {view.status}.")
-
-
-async def _print_list(
-    settings: Settings, request: ListRequest, fetch: FetchPage[Item], layout: TableLayout[Item]
-) -> None:
-    async with opened(settings):
-        await write_list(request, fetch, layout)
 
 
 async def _create(

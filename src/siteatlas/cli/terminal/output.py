@@ -11,13 +11,13 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum, StrEnum, auto
 from pathlib import PurePath
-from typing import TextIO
+from typing import Any, TextIO
 from uuid import UUID
 
 import orjson
@@ -57,13 +57,19 @@ class ColumnKind(Enum):
 class Column:
     """The header of a column; numbers are aligned to the right.
 
-    A terminal narrower than `from_width` does not show it; other outputs always do.
+    A terminal narrower than `from_width` does not show it; other outputs always do. `value` is the
+    field of an item that the column shows, or what it makes of the item.
     """
 
     name: str
     right: bool = False
     kind: ColumnKind = ColumnKind.TEXT
     from_width: int = 0
+    value: str | Callable[[Any], object] = ""
+
+    def of(self, item: object) -> object:
+        """What the column shows of an item."""
+        return getattr(item, self.value) if isinstance(self.value, str) else self.value(item)
 
 
 # Data in lines keeps what is only invisible, so that a URL stays the one that was listed.

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from inspect import Signature, signature
 from typing import Any, Generic, TypeVar
+from uuid import UUID
 
-from siteatlas.catalog.paging import MAX_LIMIT, Page
+from siteatlas.catalog.domains import find_domain_view
+from siteatlas.catalog.paging import DEFAULT_LIMIT, MAX_LIMIT, Page
+from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.options import (
+    AllOption,
+    CursorOption,
+    FormatOption,
+    LimitOption,
+    ListJsonOption,
+)
 from siteatlas.cli.terminal.output import (
     Column,
     ListFormat,
@@ -16,6 +27,8 @@ from siteatlas.cli.terminal.output import (
     write_json_lines,
     write_table,
 )
+from siteatlas.settings import Settings
+from siteatlas.storage.session import get_session
 
 Item = TypeVar("Item")
 
@@ -28,31 +41,42 @@ class ListRequest:
     limit: int | None
     cursor: str | None
 
-    @classmethod
-    def of(
-        cls,
-        format: ListFormat,
-        *,
-        as_json: bool,
-        limit: int,
-        cursor: str | None,
-        everything: bool,
-    ) -> ListRequest:
-        """The request that the shared options describe."""
+
+def with_list_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that takes a `request` the options that all lists have."""
+
+    def listing(
+        *args: object,
+        limit: LimitOption = DEFAULT_LIMIT,
+        cursor: CursorOption = None,
+        everything: AllOption = False,
+        format: FormatOption = ListFormat.TABLE,
+        as_json: ListJsonOption = False,
+        **others: object,
+    ) -> None:
         chosen = ListFormat.JSON if as_json else format
-        return cls(chosen, None if everything else limit, cursor)
+        request = ListRequest(chosen, None if everything else limit, cursor)
+        command(*args, **others, request=request)
+
+    shared = signature(listing, eval_str=True).parameters.values()
+    own = signature(command, eval_str=True).parameters.values()
+    options = [one for one in shared if one.kind is one.KEYWORD_ONLY]
+    parameters = [*(one for one in own if one.name != "request"), *options]
+    listing.__name__, listing.__doc__ = command.__name__, command.__doc__
+    listing.__annotations__ = {one.name: one.annotation for one in parameters}
+    listing.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return listing
 
 
 @dataclass(frozen=True, slots=True)
 class TableLayout(Generic[Item]):
     """How the items of a list look in a table, and what to say when there are none.
 
-    `record` is the dataclass of the items, whose fields are the columns of CSV, unless these have
-    an order of their own.
+    `record` is the view of an item, whose fields are the columns of CSV, unless these have an order
+    of their own.
     """
 
     columns: Sequence[Column]
-    row: Callable[[Item], Sequence[object]]
     none: str
     none_matches: str
     record: type[Item] | None = None
@@ -83,6 +107,32 @@ async def read_pages(
             return
 
 
+async def print_list(
+    settings: Settings,
+    request: ListRequest,
+    shape: TableLayout[Item],
+    read: Callable[..., Awaitable[Page[Item]]],
+    *,
+    site: str | None = None,
+    write: Callable[..., Awaitable[None]] | None = None,
+) -> None:
+    """Print the list of the catalog that `read` reads, a page per transaction; of a site, if any.
+
+    `write` is for a form of its own.
+    """
+    async with opened(settings):
+        ids: list[UUID] = []
+        if site is not None:
+            async with get_session() as session, session.begin():
+                ids.append((await find_domain_view(session, site)).id)
+
+        async def fetch(limit: int, cursor: str | None) -> Page[Item]:
+            async with get_session() as session, session.begin():
+                return await read(session, *ids, limit=limit, cursor=cursor)
+
+        await (write or write_list)(request, fetch, shape)
+
+
 async def write_list(
     request: ListRequest, fetch: FetchPage[Item], shape: TableLayout[Item]
 ) -> None:
@@ -108,7 +158,13 @@ def _writer(form: ListFormat, shape: TableLayout[Item]) -> Callable[[Sequence[It
         return write_json_lines
     if form is ListFormat.CSV:
         return _CsvPages(shape)
-    return lambda items: write_table(shape.columns, map(shape.row, items)) if items else None
+
+    def write(items: Sequence[Item]) -> None:
+        if items:
+            rows = ([column.of(item) for column in shape.columns] for item in items)
+            write_table(shape.columns, rows)
+
+    return write
 
 
 class _CsvPages(Generic[Item]):
