@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import repeat, starmap
 from queue import SimpleQueue
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from siteatlas.aio import LoopLocal
 from siteatlas.errors import (
@@ -43,7 +43,7 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.gate import Gate
 from siteatlas.scanner.analyzer import USER_AGENT, SitemapAnalyzer
 from siteatlas.scanner.events import EntriesRead, ScanEvent
-from siteatlas.scanner.options import ChildFilter, ScanOptions
+from siteatlas.scanner.options import ChildFilter, Probe, ScanOptions
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import listed_texts
 from siteatlas.scanner.report import ReportBuilder, ScanReport
@@ -60,8 +60,6 @@ __all__ = [
 ]
 
 MAX_USER_AGENT_CHARS = 400
-
-Probe = Literal["auto", "full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,7 +397,7 @@ def _check_types(site: object, max_urls: int | None, probe: object, **flags: obj
     if max_urls is not None and (type(max_urls) is not int or max_urls < 1):
         raise InputError("max_urls must be a positive integer, or None.")
     if probe not in get_args(Probe):
-        raise InputError("probe must be 'auto' or 'full'.")
+        raise InputError("probe must be 'quick', 'auto' or 'full'.")
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise InputError(f"{name} must be True or False.")

@@ -54,7 +54,7 @@ from siteatlas.catalog.views import (
     one_of,
     select_view,
 )
-from siteatlas.errors import DomainNotFound, InputError
+from siteatlas.errors import DomainNotFound, InputError, NoSitemap
 from siteatlas.net.address import WebAddress, parse_site, parse_url
 from siteatlas.net.egress import registrable_domain
 from siteatlas.net.gate import OriginHeaders, checked_headers
@@ -84,6 +84,8 @@ from siteatlas.text import MAX_TAGS, merged_tags
 
 DEFAULT_INTERVAL_HOURS = 24.0
 ROWS_PER_BATCH = 20_000
+SEARCH_DAYS = 30
+FEW_GUESSES = 12
 SCHEDULED = (Domain.watched, ~Domain.paused, Domain.deleted_at.is_(None))
 
 
@@ -450,6 +452,26 @@ async def has_baseline(session: AsyncSession, domain_id: UUID) -> bool:
     """Whether a scan of a site was complete, so that changes after it are reported."""
     statement = select(Domain.baseline_scan_id).where(Domain.id == domain_id)
     return await session.scalar(statement) is not None
+
+
+async def was_searched(session: AsyncSession, domain_id: UUID) -> bool:
+    """Whether the site has no sitemap as of its last scan, and a full search lately found none.
+
+    A quick search leaves a few candidates at common paths, a full one leaves dozens.
+    """
+    lately = Candidate.checked_at > func.now() - timedelta(days=SEARCH_DAYS)
+    guesses = (
+        select(func.count())
+        .where(
+            Candidate.domain_id == Domain.id,
+            Candidate.method == DiscoveryMethod.COMMON_PATH,
+            lately,
+        )
+        .scalar_subquery()
+    )
+    statement = select(Domain.last_error_code, guesses).where(Domain.id == domain_id)
+    error, found = (await session.execute(statement)).one()
+    return bool(error == NoSitemap.code and found > FEW_GUESSES)
 
 
 async def find_site_headers(session: Reader, domain_id: UUID) -> OriginHeaders | None:

@@ -19,7 +19,12 @@ from typing import Any
 from uuid import UUID
 
 from siteatlas.aio import background_task, fair_loop
-from siteatlas.catalog.domains import find_site_headers, has_baseline, register_domain
+from siteatlas.catalog.domains import (
+    find_site_headers,
+    has_baseline,
+    register_domain,
+    was_searched,
+)
 from siteatlas.catalog.scans import (
     ScanCounts,
     correct_domain_counts,
@@ -73,6 +78,7 @@ from siteatlas.queue.fence import (
     HEARTBEATS_PER_LEASE,
     UNPUBLISHED,
     Claim,
+    Priority,
     assign_domain,
     heartbeat,
 )
@@ -80,7 +86,7 @@ from siteatlas.queue.job_service import job_service
 from siteatlas.queue.opening import NewScan, open_new_scan, report_start
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.scanner.events import DiscoveryMethod
-from siteatlas.scanner.options import MAX_DOCUMENTS
+from siteatlas.scanner.options import MAX_DOCUMENTS, Probe
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.models import Domain, JobStatus
 from siteatlas.storage.session import (
@@ -226,6 +232,7 @@ class Processor:
         options = ScanOptions(
             max_urls=claim.max_pages or self._settings.max_urls_per_scan,
             urls_done=recorder.url_count,
+            probe=await _probe_of(claim, scan),
             max_documents=_remaining_document_limit(scan.known.stored),
             robots_unreachable=self._settings.robots_unreachable,
             only_document=claim.document,
@@ -381,6 +388,14 @@ def _not_yet_requested(
 
 def _manual_document_path(document: str) -> str:
     return document if document.startswith("/") else parse_site(document).path
+
+
+async def _probe_of(claim: Claim, scan: OpenedScan) -> Probe:
+    """A schedule does not repeat a long search for what was not there lately."""
+    if claim.priority < Priority.SCHEDULED or claim.is_narrow or scan.known.stored:
+        return "auto"
+    async with get_job_session() as session, session.begin():
+        return "quick" if await was_searched(session, scan.domain_id) else "auto"
 
 
 def _remaining_document_limit(stored: int) -> int:

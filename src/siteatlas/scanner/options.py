@@ -96,6 +96,9 @@ def any_of_patterns(patterns: Sequence[str]) -> re.Pattern[str] | None:
 
 MAX_DOCUMENTS = 10_000
 
+# How hard to look for sitemaps that nothing names.
+Probe = Literal["quick", "auto", "full"]
+
 
 @dataclass(frozen=True, slots=True)
 class ScanOptions:
@@ -111,7 +114,7 @@ class ScanOptions:
     """
 
     max_urls: int | None = None
-    probe: Literal["auto", "full"] = "auto"
+    probe: Probe = "auto"
     max_documents: int = MAX_DOCUMENTS
     max_depth: int = 5
     documents_in_flight: int = 4

@@ -11,7 +11,7 @@ from operator import sub
 import pytest
 from aiohttp import web
 
-from siteatlas.net.address import parse_site
+from siteatlas.net.address import parse_site, parse_url
 from siteatlas.net.client import HttpClient, Politeness
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.scanner.crawl.crawl import Crawl
@@ -101,6 +101,34 @@ async def test_a_dead_sitemap_in_robots_txt_leads_to_guesses(site, make_analyzer
         "/dead.xml": "unread http_not_found",
         "/sitemap.xml": "complete",
     }
+
+
+async def test_a_quick_probe_of_a_site_without_a_sitemap_makes_at_most_ten_requests(
+    site, make_analyzer
+):
+    site.pages["/"] = "<html><link rel=alternate type=application/rss+xml href=/gone.rss></html>"
+    names = {"site.example": "127.0.0.1", "www.site.example": "127.0.0.1"}
+    analyzer = make_analyzer(*(f"{name}:{site.port}" for name in names), names=names)
+    record = await record_scan(
+        analyzer, f"http://site.example:{site.port}", ScanOptions(probe="quick")
+    )
+    assert record.error_code == "no_sitemap"
+    assert len(site.requests) == 10
+    guesses = [path for path in site.paths if path in guessed_paths()]
+    assert guesses == list(guessed_paths()[:6])
+
+
+async def test_a_quick_probe_finds_what_is_where_most_sites_have_it(site, make_analyzer):
+    site.pages |= {"/": "<meta name=generator content='Magento'>", "/pub/sitemap.xml": SITEMAP}
+    options = ScanOptions(probe="quick")
+    record = await record_scan(make_analyzer(site.host_port), site.base, options)
+    assert record.urls == URLS
+
+
+def test_guesses_are_canonical_so_that_they_need_no_parsing():
+    base = parse_url("https://a.example/")
+    for path in guessed_paths(frozenset(Cms)):
+        assert base.at(path) == parse_url(path, base.url)
 
 
 async def test_a_full_probe_asks_for_every_path(site, make_analyzer):

@@ -31,8 +31,9 @@ STREAMED = frozenset({ScanFormat.URLS, ScanFormat.JSONL, ScanFormat.CSV})
 
 
 class Probe(StrEnum):
-    """Whether common sitemap paths are tried even if robots.txt lists sitemaps."""
+    """How hard a scan looks for sitemaps."""
 
+    QUICK = "quick"
     AUTO = "auto"
     FULL = "full"
 
@@ -159,7 +160,11 @@ VerboseOption = Annotated[
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")]
 ProbeOption = Annotated[
-    Probe, typer.Option(help="Try common sitemap paths only if needed (auto), or always (full).")
+    Probe,
+    typer.Option(
+        help="Try common sitemap paths only if needed (auto), only the usual six then (quick), or "
+        "always (full)."
+    ),
 ]
 
 

@@ -80,6 +80,7 @@ from siteatlas.scanner.problem_codes import ProblemCode
 log = get_logger("scanner")
 
 MAX_GUESSES = 60
+QUICK_GUESSES = 6
 NAMED_REFUSED = "Connections to the sitemaps that the site names are not allowed."
 
 Failure = tuple[CrawlCandidate, SiteatlasError]
@@ -104,7 +105,7 @@ class SiteScan:
         self._clients: list[HttpClient] = []
         self._emit = emit
         self._crawl = Crawl(site, options, memory, emit, readers)
-        self._guesses = GuessBudget()
+        self._guesses = GuessBudget(QUICK_GUESSES if options.probe == "quick" else MAX_GUESSES)
         self._home_error: SiteatlasError | None = None
 
     async def run(self) -> None:
@@ -138,7 +139,7 @@ class SiteScan:
         search = self._origin_search(client, base, result)
         await search.run(None if self._site.is_site_root else self._site.path)
         self._home_error = search.home_error
-        if not self._crawl.documents_read:
+        if not self._crawl.documents_read and self._options.probe != "quick":
             await self._try_other_host(base)
 
     def _resolved(self, base: WebAddress) -> SiteResolved:
@@ -363,7 +364,7 @@ class OriginSearch:
 class GuessBudget:
     """How many guesses a scan may still make, over all origins."""
 
-    def __init__(self, remaining: int = MAX_GUESSES) -> None:
+    def __init__(self, remaining: int) -> None:
         self._remaining = remaining
 
     def take_guess(self) -> bool:
