@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from siteatlas.catalog.removals import MissingUrls, ReadDocument
+from siteatlas.catalog.removals import CompleteRead, MissingUrls
 from siteatlas.processor.settlement import (
     HoldReason,
     RemovalDecision,
@@ -45,10 +45,10 @@ def missing(age: timedelta, *, read_again: bool = True, is_empty: bool = False) 
     )
 
 
-def read(document: UUID, ago: timedelta | None) -> ReadDocument:
+def read(document: UUID, ago: timedelta | None) -> CompleteRead:
     """A document that was last read some time ago."""
     url = f"https://example.com/{document.int}.xml"
-    return ReadDocument(document, url, None if ago is None else NOW - ago)
+    return url, None if ago is None else NOW - ago
 
 
 def vanished(age: timedelta, *, again: bool = True) -> VanishedDocument:

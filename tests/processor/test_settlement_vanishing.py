@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from siteatlas.catalog.removals import ParentLink, UnreadDocument
-from siteatlas.processor.settlement import MAX_PROBES, VanishedDocuments, VanishingSearch
+from siteatlas.processor.settlement import MAX_PROBES, VanishingSearch
 from siteatlas.scanner.events import DocumentProbe
 from siteatlas.storage.models import SitemapScanState
 
@@ -59,7 +59,7 @@ class Site:
         *documents: UnreadDocument,
         parents: Iterable[ParentLink] = (),
         sees_all_names: bool = True,
-    ) -> VanishedDocuments:
+    ) -> VanishingSearch:
         return await VanishingSearch(
             documents, list(parents), sees_all_names, self.probe, self.is_other_document
         ).run()

@@ -135,18 +135,12 @@ async def load_missing(session: AsyncSession, domain_id: UUID) -> list[MissingUr
     return [MissingUrls(**row) for row in rows.mappings()]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadDocument:
-    """When a document was last read completely; None if it never was."""
-
-    id: UUID
-    url: str
-    last_complete_at: datetime | None
-
+# The address of a document, and when it was last read completely; None if it never was.
+CompleteRead = tuple[str, datetime | None]
 
 # Documents in the way of removals that are looked at, those read longest ago first.
 _load_oldest = (
-    select(SITEMAPS.c.id, SITEMAPS.c.url, SITEMAPS.c.last_complete_at)
+    select(SITEMAPS.c.url, SITEMAPS.c.last_complete_at)
     .where(
         SITEMAPS.c.domain_id == _domain,
         SITEMAPS.c.gone_at.is_(None),
@@ -159,10 +153,10 @@ _load_oldest = (
 
 async def load_oldest_reads(
     session: AsyncSession, domain_id: UUID, but: list[UUID]
-) -> list[ReadDocument]:
+) -> list[CompleteRead]:
     """The documents of a site that are not gone, those read longest ago first; at most 20."""
     rows = await session.execute(_load_oldest, {"of_domain": domain_id, "but": but})
-    return [ReadDocument(*row) for row in rows.all()]
+    return [(row.url, row.last_complete_at) for row in rows.all()]
 
 
 async def count_leaving_urls(

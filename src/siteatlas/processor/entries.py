@@ -325,7 +325,9 @@ class StoredEntries:
 
     def __init__(self, *, in_order: bool = False) -> None:
         self._in_order = in_order
-        self._index: dict[int, int] | SortedIndex | None = None
+        self._index: dict[int, int] | None = None
+        # The hashes in their order, and the positions of these.
+        self._sorted: tuple[array[int], array[int]] | None = None
         self._next = 0
         self._next_moved = 0
         self._searches = 0
@@ -341,10 +343,7 @@ class StoredEntries:
     @property
     def size(self) -> int:
         """The approximate memory of the entries, in bytes."""
-        index = 0
-        if self._index is not None:
-            is_dict = isinstance(self._index, dict)
-            index = 150 if is_dict else SortedIndex.bytes_per_entry
+        index = 150 if self._index is not None else 2 * ITEM_BYTES if self._sorted else 0
         texts = ITEM_BYTES if self.texts is not None else 0
         # Hash, fingerprint, date and flags; arrays grow by a sixteenth.
         values = 3 * ITEM_BYTES + 2
@@ -396,7 +395,7 @@ class StoredEntries:
     def _find(self, key: int, *, short_of_memory: bool) -> int | None:
         if self._in_order:
             return index_of(self._hashes, key)
-        if self._index is None:
+        if self._index is None and self._sorted is None:
             first, end = max(0, self._next - NEARBY), self._next + NEARBY
             if self._searches < MAX_SEARCHES:
                 first, end = 0, len(self)
@@ -406,11 +405,20 @@ class StoredEntries:
             except ValueError:
                 if self._searches < MAX_SEARCHES:
                     return None
-                if short_of_memory:
-                    self._index = SortedIndex(self._hashes)
-                else:
-                    self._index = dict(zip(self._hashes, range(len(self)), strict=True))
-        return self._index.get(key)
+                self._make_index(short_of_memory=short_of_memory)
+        if self._index is not None:
+            return self._index.get(key)
+        assert self._sorted is not None
+        found, positions = index_of(self._sorted[0], key), self._sorted[1]
+        return None if found is None else positions[found]
+
+    def _make_index(self, *, short_of_memory: bool) -> None:
+        if short_of_memory:
+            order = sorted(range(len(self)), key=self._hashes.__getitem__)
+            hashes = array("q", map(self._hashes.__getitem__, order))
+            self._sorted = hashes, array("q", order)
+        else:
+            self._index = dict(zip(self._hashes, range(len(self)), strict=True))
 
     def accept(self, position: int, fingerprint: int, date: int, text: int) -> None:
         """Replace the values of an entry by those that will be stored."""
@@ -445,21 +453,6 @@ class StoredEntries:
 
     def _selected(self, table: bytes) -> array[int]:
         return array("q", compress(self._hashes, self.flags.translate(table)))
-
-
-class SortedIndex:
-    """Positions by hash in two arrays, for memory that is short."""
-
-    bytes_per_entry = 2 * ITEM_BYTES
-
-    def __init__(self, hashes: array[int]) -> None:
-        order = sorted(range(len(hashes)), key=hashes.__getitem__)
-        self._positions = array("q", order)
-        self._hashes = array("q", map(hashes.__getitem__, order))
-
-    def get(self, key: int) -> int | None:
-        index = index_of(self._hashes, key)
-        return None if index is None else self._positions[index]
 
 
 def text_numbers(texts: Sequence[str | None]) -> list[int] | None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 from uuid import UUID
 
 from siteatlas.catalog.classification import (
@@ -36,9 +36,9 @@ from siteatlas.catalog.classification import (
 )
 from siteatlas.catalog.removals import (
     GROUPS_PER_BATCH,
+    CompleteRead,
     MissingUrls,
     ParentLink,
-    ReadDocument,
     Removal,
     UnreadDocument,
     count_leaving_urls,
@@ -127,7 +127,7 @@ class RemovalFacts:
     incomplete: Collection[UUID] = frozenset()
     missing: Sequence[MissingUrls] = ()
     vanished: Sequence[VanishedDocument] = ()
-    oldest_reads: Sequence[ReadDocument] = ()
+    oldest_reads: Sequence[CompleteRead] = ()
     leaving: int = 0
     url_count: int = 0
 
@@ -299,7 +299,7 @@ class Settlement:
         return [self._vanished(doc, now, found) for doc in documents if _has_vanished(doc, found)]
 
     def _vanished(
-        self, document: UnreadDocument, now: datetime, found: VanishedDocuments
+        self, document: UnreadDocument, now: datetime, found: VanishingSearch
     ) -> VanishedDocument:
         # An earlier attempt at this scan may have marked the document.
         is_later = document.vanished_scan_id not in (None, self._scan_id)
@@ -325,7 +325,7 @@ class Settlement:
         return documents
 
     def _require_all_not_found(
-        self, documents: Sequence[UnreadDocument], found: VanishedDocuments
+        self, documents: Sequence[UnreadDocument], found: VanishingSearch
     ) -> None:
         """Raise the failure of the scan unless all documents ever read are not found any more."""
         known = {doc.id for doc in documents if doc.last_complete_at is not None}
@@ -425,82 +425,70 @@ class Settlement:
                     pass
 
 
-def _has_vanished(document: UnreadDocument, found: VanishedDocuments) -> bool:
+def _has_vanished(document: UnreadDocument, found: VanishingSearch) -> bool:
     return document.id in found.ids or document.vanished_at is not None
 
 
 @dataclass(slots=True)
-class VanishedDocuments:
-    """The documents that a scan found vanished; `not_found` are those that answered 404 or 410."""
-
-    ids: set[UUID] = field(default_factory=set)
-    not_found: set[UUID] = field(default_factory=set)
-
-    def add(self, document: UnreadDocument, *, found: bool) -> None:
-        """Note a vanished document."""
-        self.ids.add(document.id)
-        if not found:
-            self.not_found.add(document.id)
-
-
-@dataclass(frozen=True, slots=True)
 class VanishingSearch:
-    """One search. `sees_all_names`: the scan read robots.txt and met no limit."""
+    """One search. `sees_all_names`: the scan read robots.txt and met no limit.
+
+    It finds the `ids` of vanished documents; those `not_found` answered 404 or 410.
+    """
 
     documents: Sequence[UnreadDocument]
     parents: Sequence[ParentLink]
     sees_all_names: bool
     probe: Probe
     is_other_document: IsOtherDocument
+    ids: set[UUID] = field(default_factory=set)
+    not_found: set[UUID] = field(default_factory=set)
 
-    async def run(self) -> VanishedDocuments:
-        """The vanished documents. Children follow their index, so this takes several rounds."""
-        vanished = VanishedDocuments()
-        for document in self.documents:
-            if _was_not_found(document):
-                vanished.add(document, found=False)
+    async def run(self) -> Self:
+        """Search. Children follow their index, so this takes several rounds."""
+        self.not_found |= {document.id for document in self.documents if _was_not_found(document)}
+        self.ids |= self.not_found
         asked: set[UUID] = set()
-        while unnamed := self._unnamed(vanished, asked):
-            vanished.ids |= {document.id for document in unnamed if _needs_no_answer(document)}
-            to_ask = [document for document in unnamed if document.id not in vanished.ids]
+        while unnamed := self._unnamed(asked):
+            self.ids |= {document.id for document in unnamed if _needs_no_answer(document)}
+            to_ask = [document for document in unnamed if document.id not in self.ids]
             to_ask = to_ask[: MAX_PROBES - len(asked)]
             if not to_ask and not any(_needs_no_answer(document) for document in unnamed):
                 break
             asked |= {document.id for document in to_ask}
-            await self._ask(to_ask, vanished)
+            await self._ask(to_ask)
         # Beyond the limit of requests, those asked by an earlier scan.
-        vanished.ids |= {
-            document.id
-            for document in self._unnamed(vanished, asked)
-            if document.vanished_at is not None
+        self.ids |= {
+            document.id for document in self._unnamed(asked) if document.vanished_at is not None
         }
-        return vanished
+        return self
 
-    def _unnamed(self, vanished: VanishedDocuments, asked: set[UUID]) -> list[UnreadDocument]:
+    def _unnamed(self, asked: set[UUID]) -> list[UnreadDocument]:
         """The documents to ask: nothing names them any more, or they may redirect to others."""
         if not self.sees_all_names:
             return []
         named = {
             link.child_id
             for link in self.parents
-            if not (link.is_read or link.is_gone or link.parent_id in vanished.ids)
+            if not (link.is_read or link.is_gone or link.parent_id in self.ids)
         }
         return [
             document
             for document in self.documents
-            if document.id not in vanished.ids | asked
+            if document.id not in self.ids | asked
             and _may_have_vanished(document)
             and document.id not in named
         ]
 
-    async def _ask(self, documents: Sequence[UnreadDocument], vanished: VanishedDocuments) -> None:
+    async def _ask(self, documents: Sequence[UnreadDocument]) -> None:
         by_url = {document.requested_url or document.url: document for document in documents}
         async for answer in self.probe(list(by_url)):
             document = by_url[answer.url]
             if answer.http_status in NOT_FOUND:
-                vanished.add(document, found=False)
+                self.ids.add(document.id)
+                self.not_found.add(document.id)
             elif answer.error_code is None and await self._is_left(document, answer.final_url):
-                vanished.add(document, found=True)
+                self.ids.add(document.id)
 
     async def _is_left(self, document: UnreadDocument, final_url: str) -> bool:
         """Whether a document that is still there does not belong to the site any more."""
@@ -532,7 +520,7 @@ def decide_removals(facts: RemovalFacts, rules: RemovalRules) -> RemovalDecision
     """Decide about every missing URL and every vanished document of a site."""
     gone = {doc.id: proof for doc in facts.vanished if (proof := _gone(doc, facts, rules))}
     staying = [doc for doc in facts.vanished if doc.id not in gone]
-    others = [*facts.oldest_reads, *(_as_read(doc) for doc in staying)]
+    others = [*facts.oldest_reads, *((doc.url, doc.last_complete_at) for doc in staying)]
     removals = [_of_document(doc, gone[doc.id]) for doc in facts.vanished if doc.id in gone]
     held, documents = sum(doc.url_count for doc in staying), _vanished_urls(staying)
     is_complete = facts.is_full_scan and set(facts.incomplete) <= gone.keys()
@@ -571,7 +559,7 @@ def _gone(
 
 def _proof(
     urls: MissingUrls,
-    others: Iterable[ReadDocument],
+    others: Iterable[CompleteRead],
     now: datetime,
     rules: RemovalRules,
     *,
@@ -597,29 +585,24 @@ def _is_confirmed(urls: MissingUrls, missed_at: datetime, rules: RemovalRules) -
     return again is not None and again - missed_at >= rules.confirm_after
 
 
-def _unread_since(moment: datetime, documents: Iterable[ReadDocument]) -> list[ReadDocument]:
-    return [doc for doc in documents if (doc.last_complete_at or LONG_AGO) < moment]
+def _unread_since(moment: datetime, documents: Iterable[CompleteRead]) -> list[str]:
+    return [url for url, read_at in documents if (read_at or LONG_AGO) < moment]
 
 
 def _in_the_way(
-    urls: MissingUrls, others: Iterable[ReadDocument], facts: RemovalFacts
+    urls: MissingUrls, others: Iterable[CompleteRead], facts: RemovalFacts
 ) -> dict[str, HoldReason]:
     unread = _unread_since(urls.scan_started_at or urls.missed_at or LONG_AGO, others)
     vanished = {doc.url for doc in facts.vanished}
     if unread:
         return {
-            doc.url: HoldReason.VANISHED if doc.url in vanished else HoldReason.UNREAD
-            for doc in unread
+            url: HoldReason.VANISHED if url in vanished else HoldReason.UNREAD for url in unread
         }
     return {urls.sitemap: HoldReason.EMPTY if urls.is_empty else HoldReason.UNCONFIRMED}
 
 
 def _vanished_urls(documents: Iterable[VanishedDocument]) -> dict[str, HoldReason]:
     return {doc.url: HoldReason.VANISHED for doc in documents if doc.url_count}
-
-
-def _as_read(document: VanishedDocument) -> ReadDocument:
-    return ReadDocument(document.id, document.url, document.last_complete_at)
 
 
 def _of_document(document: VanishedDocument, evidence: RemovalEvidence) -> Removal:
