@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import httpx
@@ -17,7 +18,7 @@ from siteatlas.main import create_app
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import Secret, Settings
 from siteatlas.storage.models import Job
-from siteatlas.storage.session import AsyncSession, Database, bound_database, session_dependency
+from siteatlas.storage.session import AsyncSession, Database, bound_database, get_session
 from tests.fixtures.application import BASE_URL
 from tests.fixtures.pipeline import pages, urlset
 from tests.fixtures.site_server import SiteServer
@@ -146,11 +147,16 @@ def test_a_setting_that_another_server_cannot_use_is_named(
         create_app()
 
 
+async def request_session() -> AsyncIterator[AsyncSession]:
+    async with get_session() as session:
+        yield session
+
+
 async def test_a_route_of_another_application_gets_its_session_by_dependency(database: Database):
     other = FastAPI()
 
     @other.get("/waiting")
-    async def waiting(session: Annotated[AsyncSession, Depends(session_dependency)]) -> int:
+    async def waiting(session: Annotated[AsyncSession, Depends(request_session)]) -> int:
         async with session.begin():
             return int(await session.scalar(select(func.count()).select_from(Job)) or 0)
 

@@ -14,21 +14,18 @@ STATEMENT_ROOMS = {"siteatlas.queue", "siteatlas.catalog", "siteatlas.storage"}
 BACKGROUND_ROOMS = {"siteatlas.processor", "siteatlas.scheduler"}
 ROUTERS = {"siteatlas.api.routers"}
 SESSION_MODULE = "siteatlas.storage.session"
-SESSIONS_OF_JOBS = {
-    "get_background_session",
-    "get_job_session",
-    "get_job_autocommit_session",
-    "get_queue_session",
-}
-SESSIONS_OF_REQUESTS = {
+SESSIONS = {
     "get_session",
-    "get_snapshot_session",
     "get_autocommit_session",
     "execute_autocommit",
-    "session_dependency",
+    "get_background_session",
+    "get_job_session",
 }
-SESSIONS = SESSIONS_OF_REQUESTS | SESSIONS_OF_JOBS
-SESSION_MAKERS = SESSIONS | {"AsyncSession", "async_sessionmaker", "Session", "sessionmaker"}
+FOR_JOB = "get_autocommit_session(for_job=True)"
+SESSIONS_OF_JOBS = {"get_background_session", "get_job_session", FOR_JOB}
+SESSION_MAKERS = (
+    SESSIONS | SESSIONS_OF_JOBS | {"AsyncSession", "async_sessionmaker", "Session", "sessionmaker"}
+)
 # They run their transaction again when it lost against another one, or when they have waited for a
 # publication, each time in a new session.
 RETRIED = {
@@ -58,6 +55,8 @@ def offenders(package: Path, rooms: set[str], names: set[str]) -> dict[str, list
         for function, node in named_nodes(file, package):
             called = getattr(node, "func", None)
             name = getattr(called, "id", getattr(called, "attr", ""))
+            if ast.unparse(node) == FOR_JOB:
+                name = FOR_JOB
             if name in names:
                 found.setdefault(function, []).append(name)
     return found

@@ -230,7 +230,7 @@ MUTATIONS = (
         Edit("siteatlas.processor.processing", "get_job_session()", "get_session()", times=EVERY),
         Edit(
             "siteatlas.processor.processing",
-            "get_job_autocommit_session()",
+            "get_autocommit_session(for_job=True)",
             "get_autocommit_session()",
             times=EVERY,
         ),
@@ -495,7 +495,7 @@ MUTATIONS = (
         Edit(
             "siteatlas.queue.job_service.JobService.get_by_id",
             "        statement = select(Job).where(_names(job_id))\n",
-            "        async with get_queue_session() as session:\n            pass\n"
+            "        async with get_background_session(for_queue=True) as session:\n            pass\n"
             "        statement = select(Job).where(_names(job_id))\n",
         ),
     ),

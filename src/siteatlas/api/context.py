@@ -35,7 +35,6 @@ from siteatlas.storage.session import (
     Reader,
     get_autocommit_session,
     get_session,
-    session_dependency,
 )
 
 NO_WORKER = "No worker has been seen for a minute. Start one with: siteatlas worker"
@@ -44,6 +43,11 @@ STATUS_PATH = "/api/v3/sitemap/status/{job_id}"
 AnswerT = TypeVar("AnswerT")
 
 log = get_logger("api")
+
+
+async def _request_session() -> AsyncIterator[AsyncSession]:
+    async with get_session() as session:
+        yield session
 
 
 async def _request_transaction() -> AsyncIterator[AsyncSession]:
@@ -59,7 +63,7 @@ async def _request_autocommit_session() -> AsyncIterator[AutocommitSession]:
 # In a transaction that lasts as long as the handler.
 ReadSession = Annotated[AsyncSession, Depends(_request_transaction, scope="function")]
 # The handler begins the transaction, because what it does after the commit must not come earlier.
-WriteSession = Annotated[AsyncSession, Depends(session_dependency, scope="function")]
+WriteSession = Annotated[AsyncSession, Depends(_request_session, scope="function")]
 # For a handler that reads with a single statement.
 SingleReadSession = Annotated[
     AutocommitSession, Depends(_request_autocommit_session, scope="function")

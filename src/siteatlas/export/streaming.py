@@ -47,7 +47,6 @@ from siteatlas.storage.session import (
     AsyncSession,
     expensive_turn,
     get_session,
-    get_snapshot_session,
 )
 
 
@@ -168,7 +167,7 @@ async def _change_batches(
     wanted = FeedFilter(request.domain_id, request.kinds, request.tag)
     after, cursor = request.after, None
     while True:
-        async with get_snapshot_session() as session:
+        async with get_session(snapshot=True) as session:
             head = await read_head(session)
             start = start_position(head, after=after, cursor=cursor)
             page = await read_changes(

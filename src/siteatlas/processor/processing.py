@@ -91,8 +91,8 @@ from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.models import Domain, JobStatus
 from siteatlas.storage.session import (
     AsyncSession,
+    get_autocommit_session,
     get_background_session,
-    get_job_autocommit_session,
     get_job_session,
     retry_when_busy,
 )
@@ -255,7 +255,7 @@ class Processor:
     async def _open(self, claim: Claim, address: WebAddress) -> OpenedScan:
         assert claim.domain_id is not None
         await fair_loop().yield_to_interactive()
-        async with get_job_autocommit_session() as session:
+        async with get_autocommit_session(for_job=True) as session:
             new = await open_new_scan(
                 session,
                 claim,
@@ -266,7 +266,7 @@ class Processor:
             return await self._continue(claim, claim.domain_id, address, new)
         headers = None
         if new.has_headers:
-            async with get_job_autocommit_session() as session:
+            async with get_autocommit_session(for_job=True) as session:
                 headers = await find_site_headers(session, claim.domain_id)
         manual = new.manual + _not_yet_requested(new.known.by_id, new.joined)
         return OpenedScan(

@@ -18,7 +18,7 @@ from siteatlas.queue.fence import Claim
 from siteatlas.queue.rescues import clear_deaths, mark_alone
 from siteatlas.scheduler.outages import ResilientLoop
 from siteatlas.scheduler.slots import RunningJob, Slots, StopReason
-from siteatlas.storage.session import get_queue_session, retry_when_busy
+from siteatlas.storage.session import get_background_session, retry_when_busy
 
 log = get_logger("scheduler")
 
@@ -125,7 +125,7 @@ async def _record_alone(claim: Claim) -> None:
 
 @retry_when_busy
 async def _mark_alone(claim: Claim) -> None:
-    async with get_queue_session() as session, session.begin():
+    async with get_background_session(for_queue=True) as session, session.begin():
         await mark_alone(session, claim)
 
 
@@ -134,6 +134,6 @@ async def _clear_when_possible(claim: Claim) -> None:
     resilient_loop, is_cleared = ResilientLoop("alone"), False
     while not is_cleared:
         async with resilient_loop.iteration():
-            async with get_queue_session() as session, session.begin():
+            async with get_background_session(for_queue=True) as session, session.begin():
                 await clear_deaths(session, claim)
             is_cleared = True

@@ -22,6 +22,7 @@ import secrets
 import socket
 import time
 from contextlib import suppress
+from functools import partial
 
 from siteatlas import __version__
 from siteatlas.aio import interactive_job
@@ -57,7 +58,7 @@ from siteatlas.scheduler.rescue import Rescuer
 from siteatlas.scheduler.slots import Capacity, ConcurrencyLimit, RunningJob, Slots, StopReason
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, SYSTEM_USER_ID, JobStatus
-from siteatlas.storage.session import AsyncSession, get_queue_session, retry_when_busy
+from siteatlas.storage.session import AsyncSession, get_background_session, retry_when_busy
 
 log = get_logger("scheduler")
 MIN_POLL_SECONDS = 1.0
@@ -227,14 +228,14 @@ class Consumer:
             jobs = [self._start_job(claim) for claim in claims]
         if rescued:
             # A frozen worker may still hold locks on the rows of its job (decision 0004).
-            await terminate_stalled_writers(get_queue_session)
+            await terminate_stalled_writers(partial(get_background_session, for_queue=True))
         return jobs
 
     async def _snooze_for_others(self) -> None:
         """Snooze the jobs held longest if no more can wait and others are due (decision 0008)."""
         if not (jobs := self._slots.jobs_to_snooze()):
             return
-        async with get_queue_session() as session, session.begin():
+        async with get_background_session(for_queue=True) as session, session.begin():
             are_due = await has_due_jobs(
                 session,
                 self.worker_id,
@@ -256,7 +257,10 @@ class Consumer:
             if not work.expired:
                 return claims, 0
             # Before the first heartbeat, it tells whether this machine was restarted.
-            async with get_queue_session(durable=False) as session, session.begin():
+            async with (
+                get_background_session(durable=False, for_queue=True) as session,
+                session.begin(),
+            ):
                 await report_worker(session, self._worker_report())
             count_deaths = self._database_uptime.covers_lease
             rescued = await self._rescuer.rescue(work.expired, count_deaths=count_deaths)
@@ -271,7 +275,11 @@ class Consumer:
     async def _claim(
         self, limit: int, *, skip_if_expired: bool = False
     ) -> tuple[DueWork, list[Claim]]:
-        async with meters.timed_claim(), get_queue_session() as session, session.begin():
+        async with (
+            meters.timed_claim(),
+            get_background_session(for_queue=True) as session,
+            session.begin(),
+        ):
             work = await find_due_work(session, ignored=self._rescuer.ignored)
             if skip_if_expired and work.expired:
                 return work, []
@@ -408,7 +416,10 @@ class Consumer:
         started = time.monotonic()
         alive = [job for job in self._slots.jobs() if not self._stop_if_stalled(job)]
         self._lost = {one: until for one, until in self._lost.items() if until > started}
-        async with get_queue_session(durable=False) as session, session.begin():
+        async with (
+            get_background_session(durable=False, for_queue=True) as session,
+            session.begin(),
+        ):
             await report_worker(session, self._worker_report())
             await forgive_rescues(session, self._lost)
             if addresses := {job.claim.address for job in alive if job.claim.address}:
@@ -447,7 +458,7 @@ class Consumer:
         )
 
     async def _sign_off(self) -> None:
-        async with get_queue_session() as session, session.begin():
+        async with get_background_session(for_queue=True) as session, session.begin():
             await sign_off_worker(session, self._worker_report())
 
 

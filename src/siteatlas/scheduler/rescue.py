@@ -16,7 +16,7 @@ from siteatlas.queue.completion import queue_follow_up_if_unpublished
 from siteatlas.queue.fence import FINAL_STATUSES, UNPUBLISHED
 from siteatlas.queue.rescues import release_orphans, rescue
 from siteatlas.storage.models import Job, JobStatus
-from siteatlas.storage.session import AsyncSession, get_queue_session
+from siteatlas.storage.session import AsyncSession, get_background_session
 
 log = get_logger("scheduler")
 RETRY_SECONDS = 60.0
@@ -58,7 +58,7 @@ class Rescuer:
     async def release_orphans(self, worker_id: str, running: Collection[int]) -> bool:
         """Release the jobs that this process holds without running them; False if that failed."""
         try:
-            async with get_queue_session() as session, session.begin():
+            async with get_background_session(for_queue=True) as session, session.begin():
                 jobs = await release_orphans(session, worker_id, running)
                 ended = await _end_scans(session, jobs)
         except DatabaseUnavailable:
@@ -94,7 +94,7 @@ class Rescuer:
         return rescued
 
     async def _rescue(self, expired: Collection[int], *, count_deaths: bool) -> set[int]:
-        async with get_queue_session() as session, session.begin():
+        async with get_background_session(for_queue=True) as session, session.begin():
             jobs = await rescue(session, count_deaths=count_deaths, only=expired)
             ended = await _end_scans(session, jobs)
         meters.rescues += len(ended)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import datetime
 from functools import cache, partial, wraps
 from typing import Any, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
@@ -43,13 +43,9 @@ __all__ = [
     "execute_autocommit",
     "get_autocommit_session",
     "get_background_session",
-    "get_job_autocommit_session",
     "get_job_session",
-    "get_queue_session",
     "get_session",
-    "get_snapshot_session",
     "retry_when_busy",
-    "session_dependency",
 ]
 
 log = get_logger("storage")
@@ -76,26 +72,32 @@ Transaction = Callable[ArgsP, Coroutine[Any, Any, ResultT]]
 
 
 @asynccontextmanager
-async def get_session() -> AsyncIterator[AsyncSession]:
-    """A session for one request, as a context manager."""
+async def get_session(*, snapshot: bool = False) -> AsyncIterator[AsyncSession]:
+    """A session for one request, as a context manager; whoever opens it begins the transaction.
+
+    A `snapshot` is in a transaction whose statements all see the same state of the database.
+    """
     async with bound_database().session(REQUEST_LIMITS) as session:
-        yield session
-
-
-async def session_dependency() -> AsyncIterator[AsyncSession]:
-    """A session for a route that declares it with `Depends`; the route begins the transaction."""
-    async with get_session() as session:
-        yield session
+        if not snapshot:
+            yield session
+            return
+        async with session.begin():
+            await session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
+            yield session
 
 
 @asynccontextmanager
-async def get_autocommit_session() -> AsyncIterator[AutocommitSession]:
+async def get_autocommit_session(*, for_job: bool = False) -> AsyncIterator[AutocommitSession]:
     """A session for a request that only reads, where each statement commits by itself.
 
     It saves the round trips that begin and end a transaction, which are slow on a busy machine.
-    Behind a pooler each statement has a transaction around it, which sets the limits.
+    Behind a pooler each statement has a transaction around it, which sets the limits. `for_job`:
+    for a step of a running job that is one statement; it waits its turn as in `get_job_session`.
     """
-    async with bound_database().autocommit_session(REQUEST_LIMITS) as session:
+    database = bound_database()
+    limits = BACKGROUND_LIMITS if for_job else REQUEST_LIMITS
+    turn = database.job_turns if for_job else nullcontext()
+    async with turn, database.autocommit_session(limits) as session:
         yield session
 
 
@@ -109,30 +111,21 @@ async def execute_autocommit(statement: Select[Any], values: Mapping[str, Any]) 
 
 @asynccontextmanager
 async def get_background_session(
-    *, durable: bool = True, statement_seconds: int | None = None
+    *, durable: bool = True, statement_seconds: int | None = None, for_queue: bool = False
 ) -> AsyncIterator[AsyncSession]:
     """A session for background work.
 
     `durable=False` lets a commit return before it is on disk: only for what may be missing after
     a crash of the server, which a reconnecting pool hides from us. `statement_seconds`
-    replaces the limit of 20 s for one statement.
+    replaces the limit of 20 s for one statement. `for_queue`: for claims and leases, which have
+    connections of their own.
     """
-    limits = _background_limits(durable=durable)
+    limits = BACKGROUND_LIMITS | ({} if durable else {"synchronous_commit": "off"})
     if statement_seconds is not None:
         limits["statement_timeout"] = f"{statement_seconds}s"
-    async with bound_database().session(limits) as session:
+    database = bound_database()
+    async with (database.queue if for_queue else database).session(limits) as session:
         yield session
-
-
-@asynccontextmanager
-async def get_queue_session(*, durable: bool = True) -> AsyncIterator[AsyncSession]:
-    """A session for claims and leases, which have connections of their own."""
-    async with bound_database().queue.session(_background_limits(durable=durable)) as session:
-        yield session
-
-
-def _background_limits(*, durable: bool) -> dict[str, str]:
-    return BACKGROUND_LIMITS | ({} if durable else {"synchronous_commit": "off"})
 
 
 @asynccontextmanager
@@ -146,22 +139,6 @@ async def get_job_session(*, statement_seconds: int | None = None) -> AsyncItera
         bound_database().job_turns,
         get_background_session(statement_seconds=statement_seconds) as session,
     ):
-        yield session
-
-
-@asynccontextmanager
-async def get_job_autocommit_session() -> AsyncIterator[AutocommitSession]:
-    """An autocommit session for a step of a running job that is one statement."""
-    database = bound_database()
-    async with database.job_turns, database.autocommit_session(BACKGROUND_LIMITS) as session:
-        yield session
-
-
-@asynccontextmanager
-async def get_snapshot_session() -> AsyncIterator[AsyncSession]:
-    """A session in a transaction whose statements all see the same state of the database."""
-    async with get_session() as session, session.begin():
-        await session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
         yield session
 
 

@@ -19,7 +19,7 @@ from siteatlas.catalog.change_feed import (
 )
 from siteatlas.errors import CursorExpired, CursorInvalid, InputError
 from siteatlas.storage.models import Domain, FeedHead
-from siteatlas.storage.session import AsyncSession, Database, get_snapshot_session
+from siteatlas.storage.session import AsyncSession, Database, get_session
 from tests.fixtures.changes import add_changes, add_event, add_published_scan, next_number
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain, add_sitemap
@@ -278,13 +278,13 @@ async def test_head_and_events_are_of_one_moment(database: Database):
     async with transaction() as session:
         domain = await add_domain(session)
         sitemap = await add_sitemap(session, domain)
-    async with get_snapshot_session() as reader:
+    async with get_session(snapshot=True) as reader:
         head = await read_head(reader)
         async with transaction() as session:
             await add_changes(session, await add_published_scan(session, domain), sitemap, [1])
         assert head.seq == 0
         assert brief(await list_changes(reader)) == ([], 1, 0, True)
-    async with get_snapshot_session() as reader:
+    async with get_session(snapshot=True) as reader:
         assert brief(await list_changes(reader)) == (["added"], 1, 1, True)
 
 

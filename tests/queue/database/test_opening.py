@@ -21,8 +21,8 @@ from siteatlas.storage.session import (
     bind_database,
     bound_database,
     create_database,
+    get_autocommit_session,
     get_background_session,
-    get_job_autocommit_session,
 )
 from tests.fixtures.database import PostgresServer, is_lock_awaited
 from tests.fixtures.pipeline import pages, settings_for, submit_server, urlset
@@ -41,7 +41,7 @@ STATEMENTS_OF_AN_UNCHANGED_SITE = 10
 
 
 async def open_new(claim: Claim) -> NewScan | None:
-    async with get_job_autocommit_session() as session:
+    async with get_autocommit_session(for_job=True) as session:
         return await open_new_scan(session, claim, lease_seconds=60, progress=0.1)
 
 

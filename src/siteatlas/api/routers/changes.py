@@ -37,7 +37,7 @@ from siteatlas.catalog.change_feed import (
 )
 from siteatlas.catalog.domains import find_domain_view
 from siteatlas.catalog.publications import PublishedEvent, latest_changes
-from siteatlas.storage.session import get_snapshot_session
+from siteatlas.storage.session import get_session
 
 ATOM = "application/atom+xml"
 JSON_LINES = "application/jsonl"
@@ -176,7 +176,7 @@ async def get_domain_changes_atom(
 async def _atom_response(
     domain: str | None, query: AtomQuery, request: Request, tag: str | None = None
 ) -> Response:
-    async with get_snapshot_session() as session:
+    async with get_session(snapshot=True) as session:
         site = None if domain is None else await find_domain_view(session, domain)
         head = await read_head(session)
         # Which sites have a tag changes without a publication.
@@ -287,7 +287,7 @@ async def _read_page(
     after: int | None = None,
     cursor: str | None,
 ) -> FeedPage:
-    async with get_snapshot_session() as session:
+    async with get_session(snapshot=True) as session:
         site = None if domain is None else await find_domain_view(session, domain)
         wanted = FeedFilter(None if site is None else site.id, query.wanted_kinds, tag)
         return await list_changes(session, wanted, after=after, cursor=cursor, limit=query.limit)

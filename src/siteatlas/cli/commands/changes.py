@@ -53,7 +53,7 @@ from siteatlas.cli.terminal.output import (
 from siteatlas.cli.terminal.tables import draw_line, terminal_width
 from siteatlas.errors import DatabaseError, InputError
 from siteatlas.settings import Settings
-from siteatlas.storage.session import get_session, get_snapshot_session
+from siteatlas.storage.session import get_session
 from siteatlas.text import printable
 
 FOLLOW_SECONDS = 1.0
@@ -143,7 +143,7 @@ async def _print_newest(
     size = min(request.limit, MAX_LIMIT)
     async with opened(settings):
         wanted = await _feed_filter(request)
-        async with get_snapshot_session() as session:
+        async with get_session(snapshot=True) as session:
             latest = await latest_changes(session, wanted, await read_head(session), size + 1)
     newest = [published.event for published in latest.events[:size]]
     write(sorted(newest, key=lambda event: event.seq))
@@ -198,7 +198,7 @@ async def _announce_following(after: int | None) -> None:
 
 async def _find_start(request: FeedRequest) -> tuple[FeedFilter, int | None]:
     wanted = await _feed_filter(request)
-    async with get_snapshot_session() as session:
+    async with get_session(snapshot=True) as session:
         await require_reached(session, request.since)
         if request.cursor is not None:
             return wanted, None
@@ -223,7 +223,7 @@ async def _feed_filter(request: FeedRequest) -> FeedFilter:
 async def _read_page(
     wanted: FeedFilter, after: int | None, cursor: str | None, limit: int
 ) -> FeedPage:
-    async with get_snapshot_session() as session:
+    async with get_session(snapshot=True) as session:
         return await list_changes(session, wanted, after=after, cursor=cursor, limit=limit)
 
 
