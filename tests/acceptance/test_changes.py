@@ -52,7 +52,7 @@ async def test_the_changes_since_a_time_are_printed_below_their_scans(
     result = machine.run("changes", "--since", "7d")
     assert result.returncode == 0, result.stderr
     heading, *lines = result.stdout.splitlines()
-    assert heading.startswith("example.com, feed number 2, scan ")
+    assert heading.startswith("example.com, sequence number 2, scan ")
     assert lines == [
         "  * sitemap_added https://example.com/sitemap.xml",
         "  + https://example.com/0",
@@ -70,7 +70,9 @@ async def test_a_failed_scan_has_its_time_and_its_reason(database: Database, mac
         domain = await add_domain(session)
         await add_event(session, domain, "scan_failed", data={"error_code": "no_sitemap"})
     heading, *lines = machine.run("changes").stdout.splitlines()
-    assert re.fullmatch(r"example\.com, \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ, feed number 1", heading)
+    assert re.fullmatch(
+        r"example\.com, \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ, sequence number 1", heading
+    )
     assert lines == [
         "  ! scan_failed",
         "      no_sitemap: No sitemap was found in robots.txt or at the common paths.",
@@ -179,7 +181,7 @@ async def test_follow_says_that_it_waits_and_prints_what_is_published_later(
         assert following.stderr is not None
         said = [await asyncio.to_thread(following.stderr.readline) for _ in range(2)]
         assert said == [
-            "Following changes after feed number 1. Press Ctrl-C to stop.\n",
+            "Following changes after sequence number 1. Press Ctrl-C to stop.\n",
             "No worker is running. Start one: siteatlas serve\n",
         ]
         printed = asyncio.create_task(asyncio.to_thread(following.stdout.readline))

@@ -110,7 +110,7 @@ async def test_the_suffix_of_the_file_is_its_format_unless_one_is_given(
     result = machine.run("export", "example.com", "-o", name, *options)
     assert result.returncode == 0, result.stderr
     assert (tmp_path / name).read_bytes().startswith(start)
-    assert f"Exported 4 rows to {name}, complete as of feed number 0" in result.stderr
+    assert f"Exported 4 rows to {name}, complete as of sequence number 0" in result.stderr
 
 
 async def test_csv_goes_to_stdout_with_filters(database: Database, machine: Machine):
@@ -119,7 +119,7 @@ async def test_csv_goes_to_stdout_with_filters(database: Database, machine: Mach
     assert result.returncode == 0, result.stderr
     rows = list(csv.DictReader(result.stdout.splitlines()))
     assert [row["url"] for row in rows] == [f"https://example.com/blog/{n}" for n in range(3)]
-    assert "as of feed number 0" in result.stderr
+    assert "as of sequence number 0" in result.stderr
 
 
 async def test_a_file_that_cannot_be_written_is_not_left_behind(

@@ -19,8 +19,8 @@ from siteatlas.access.keys import Installation
 from siteatlas.aio import Quota, SharedCall
 from siteatlas.api.problems import FieldRefused
 from siteatlas.catalog.change_feed import read_head
+from siteatlas.catalog.newest_changes import ChangesOverTime
 from siteatlas.catalog.problems import ProblemTotal, ProblemTotals
-from siteatlas.catalog.publications import ChangesOverTime
 from siteatlas.errors import AddressError, DatabaseError, DatabaseTimeout
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress

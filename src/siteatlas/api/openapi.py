@@ -25,7 +25,10 @@ TAGS = [
     {"name": "sitemaps", "description": "Single sitemaps."},
     {"name": "urls", "description": "Stored URLs of all sites."},
     {"name": "changes", "description": "What was added, changed and removed."},
-    {"name": "webhooks", "description": "Addresses to which messages about publications are sent."},
+    {
+        "name": "webhooks",
+        "description": "Addresses to which messages about published scans are sent.",
+    },
     {"name": "access", "description": "Access keys and the audit trail."},
     {"name": "operations", "description": "Health and metrics."},
 ]

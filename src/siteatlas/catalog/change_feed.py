@@ -1,4 +1,4 @@
-"""The change feed: numbered events of all sites, read in pages, and written by publications.
+"""The change feed: numbered events of all sites, read in pages in their order.
 
 The order is (number, events of documents and domains by id, changes of URLs by sitemap and hash).
 A page is bounded in items, in bytes, in the rows that a filter examines and in the numbers that it
@@ -177,7 +177,7 @@ class ChangeView(View):
     seq: Annotated[
         Count,
         Example(7),
-        Field(description="Number of the publication; all events of a scan have the same."),
+        Field(description="The sequence number; all events of a scan have the same."),
     ]
     kind: Annotated[str, one_of(KINDS), Example("changed")]
     domain: Annotated[Name, Example("example.com")]

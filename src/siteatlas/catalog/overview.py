@@ -15,7 +15,7 @@ from sqlalchemy import Text, cast, false, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.catalog.domains import partial_reasons
-from siteatlas.catalog.publications import newest_unexamined_number
+from siteatlas.catalog.newest_changes import newest_unexamined_number
 from siteatlas.storage.models import (
     Domain,
     FeedHead,

@@ -12,7 +12,7 @@ from datetime import UTC
 
 from markupsafe import Markup, escape
 
-from siteatlas.catalog.publications import Period, PeriodChanges
+from siteatlas.catalog.newest_changes import Period, PeriodChanges
 
 SPARK_WIDTH, SPARK_HEIGHT = 96, 24
 STRIP_BAR, STRIP_STEP, STRIP_HEIGHT = 5, 7, 24

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs
 from fastapi import Depends, Request
 
 from siteatlas.access.keys import Installation
+from siteatlas.catalog.newest_changes import ChangesOverTime
 from siteatlas.catalog.problems import ProblemTotal
-from siteatlas.catalog.publications import ChangesOverTime
 from siteatlas.errors import ConflictError, InputError, NotFoundError, NotOwner
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.metrics import DatabaseState, QueueLoad

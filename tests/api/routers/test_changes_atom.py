@@ -6,7 +6,7 @@ import httpx
 import pytest
 from lxml import etree
 
-from siteatlas.catalog import publications as latest_changes
+from siteatlas.catalog import newest_changes as latest_changes
 from tests.fixtures.changes import add_changes, add_event, add_published_scan
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain, add_sitemap

@@ -12,7 +12,7 @@ from lxml import etree
 
 from siteatlas.api.routers.changes import AtomFeed
 from siteatlas.catalog.change_feed import ChangeView
-from siteatlas.catalog.publications import PublishedEvent
+from siteatlas.catalog.newest_changes import PublishedEvent
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 AT = datetime(2026, 11, 17, 12, 0, 5, 250_000, tzinfo=UTC)

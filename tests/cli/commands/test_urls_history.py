@@ -43,9 +43,9 @@ def test_everything_is_listed_newest_first():
         entries_cursor=None,
     )
     assert history_lines(page) == [
-        f"2026-01-09 00:00:00Z  removed  {NEW}  (feed number 9)",
-        f"2026-01-05 00:00:00Z  moved  from {OLD} to {NEW}  (feed number 5)",
-        f"unknown  changed  {OLD}  (feed number 3)",
+        f"2026-01-09 00:00:00Z  removed  {NEW}  (sequence number 9)",
+        f"2026-01-05 00:00:00Z  moved  from {OLD} to {NEW}  (sequence number 5)",
+        f"unknown  changed  {OLD}  (sequence number 3)",
         f"2026-01-05 00:00:00Z  first seen  {NEW}, removed 2026-01-09 00:00:00Z",
         f"2026-01-01 00:00:00Z  first seen  {OLD}, removed 2026-01-05 00:00:00Z",
     ]

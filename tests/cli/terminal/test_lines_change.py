@@ -41,11 +41,11 @@ def test_each_scan_has_one_heading():
         event("added", not_after=NOW), event("removed"), event("added", seq=2, scan_id=None)
     )
     assert shown == [
-        "example.com, 2026-01-31 12:00:00Z, feed number 1, scan 9",
+        "example.com, 2026-01-31 12:00:00Z, sequence number 1, scan 9",
         "  + https://example.com/a",
         "  - https://example.com/a",
         "",
-        "example.com, feed number 2",
+        "example.com, sequence number 2",
         "  + https://example.com/a",
     ]
 
@@ -161,8 +161,8 @@ def test_a_terminal_that_follows_the_feed_shows_the_time_of_the_day():
         )
         for seq, moment in enumerate([now, NOW])
     )
-    assert today == f"example.com, {now:%H:%M:%S}Z, feed number 0, scan 9"
-    assert earlier == "example.com, 2026-01-31 12:00:00Z, feed number 1, scan 9"
+    assert today == f"example.com, {now:%H:%M:%S}Z, sequence number 0, scan 9"
+    assert earlier == "example.com, 2026-01-31 12:00:00Z, sequence number 1, scan 9"
 
 
 @pytest.mark.parametrize(

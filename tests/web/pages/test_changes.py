@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from siteatlas.catalog import publications as newest_numbers
+from siteatlas.catalog import newest_changes as newest_numbers
 from tests.fixtures.changes import add_event, add_published_scan
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain

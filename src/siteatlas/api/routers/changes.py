@@ -36,7 +36,7 @@ from siteatlas.catalog.change_feed import (
     read_head,
 )
 from siteatlas.catalog.domains import find_domain_view
-from siteatlas.catalog.publications import PublishedEvent, latest_changes
+from siteatlas.catalog.newest_changes import PublishedEvent, latest_changes
 from siteatlas.storage.session import get_session
 
 ATOM = "application/atom+xml"
@@ -130,12 +130,12 @@ def _time(moment: datetime) -> str:
 
 _atom_responses: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The newest 100 events as an Atom feed, newest publication first; a "
+        "description": "The newest 100 events as an Atom feed, the last published first; a "
         "`subtitle` says if some of them may be missing.",
         "content": {ATOM: {"schema": {"type": "string", "format": "binary"}}},
         "headers": {
             "ETag": {
-                "description": "Changes with the next publication: send it as `If-None-Match`. "
+                "description": "Changes when something is published: send it as `If-None-Match`. "
                 "Not set if `tag` is given.",
                 "schema": {"type": "string", "maxLength": 64},
             }
@@ -179,7 +179,7 @@ async def _atom_response(
     async with get_session(snapshot=True) as session:
         site = None if domain is None else await find_domain_view(session, domain)
         head = await read_head(session)
-        # Which sites have a tag changes without a publication.
+        # Which sites have a tag changes without anything published.
         headers = {} if tag is not None else {"ETag": _feed_tag(head, request)}
         if headers and is_known(headers["ETag"], request.headers.get("if-none-match")):
             return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
@@ -198,7 +198,7 @@ async def _atom_response(
 
 
 def _feed_tag(head: FeedHeadView, request: Request) -> str:
-    """The ETag of an Atom feed: it changes with the next publication, of any site."""
+    """The ETag of an Atom feed: it changes when something is published, of any site."""
     address = (request.base_url, request.url.path, request.url.query)
     return entity_tag(*address, head.feed_id, head.retained_from, head.seq)
 
@@ -232,7 +232,7 @@ async def get_changes(
     context: Context,
     identity: CurrentIdentity,
 ) -> FeedPage | Response:
-    """What changed on all sites, in the order of publication.
+    """What changed on all sites, in the order of their sequence numbers.
 
     Store `next_cursor` and continue with it. The same cursor returns the same events until they are
     no longer retained; then the response is 410 `cursor_expired`.
@@ -302,7 +302,7 @@ def _page_response(
 ) -> FeedPage | Response:
     as_lines = query.format == "jsonl" or JSON_LINES in request.headers.get("accept", "")
     headers = {"Vary": "Accept"}
-    # Which sites have a tag changes without a publication.
+    # Which sites have a tag changes without anything published.
     if page.at_head and tag is None:
         headers["ETag"] = _page_tag(page, request, as_lines=as_lines)
         if is_known(headers["ETag"], request.headers.get("if-none-match")):

@@ -21,8 +21,8 @@ from siteatlas.catalog.change_feed import (
     read_head,
 )
 from siteatlas.catalog.domains import find_domain_view
+from siteatlas.catalog.newest_changes import latest_changes
 from siteatlas.catalog.paging import DEFAULT_LIMIT, MAX_LIMIT
-from siteatlas.catalog.publications import latest_changes
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened, warn_without_worker
 from siteatlas.cli.terminal.errors import run
@@ -191,7 +191,7 @@ async def _feed_pages(request: FeedRequest) -> AsyncIterator[FeedPage]:
 
 async def _announce_following(after: int | None) -> None:
     """Say that `siteatlas changes --follow` waits, and if nothing will come without a worker."""
-    place = "" if after is None else f" after feed number {after}"
+    place = "" if after is None else f" after sequence number {after}"
     print_message(f"Following changes{place}. Press Ctrl-C to stop.")
     await warn_without_worker()
 

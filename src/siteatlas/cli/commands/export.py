@@ -135,7 +135,7 @@ async def _export(
             export = await begin_export(session, request)
         await _write_export(export, output)
     rows, target = counted(export.row_count, "row"), f" to {output}" if output else ""
-    as_of = f"as of feed number {export.metadata.as_of_seq} (schema {export.metadata.schema})"
+    as_of = f"as of sequence number {export.metadata.as_of_seq} (schema {export.metadata.schema})"
     print_message(f"Exported {rows}{target}, complete {as_of}.")
 
 

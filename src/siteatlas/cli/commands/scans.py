@@ -113,7 +113,7 @@ SCANS: TableLayout[ScanView] = TableLayout(
         Column("DURATION", right=True, value=_duration),
         Column("URLS", right=True, kind=ColumnKind.COUNT, value="url_count"),
         Column("CHANGES", value=lambda s: counts_by_kind(s.change_counts)),
-        Column("FEED NUMBER", right=True, from_width=WIDE, value="published_seq"),
+        Column("SEQUENCE NUMBER", right=True, from_width=WIDE, value="published_seq"),
         Column("ERROR", value=lambda s: s.error_code or ", ".join(s.reasons)),
     ],
     none="No scan of this site is stored.",

@@ -144,7 +144,7 @@ def _change_line(change: ChangeView) -> str:
         f"{name}: {listed_value(change.before, name)} -> {listed_value(change.after, name)}"
         for name in change.fields
     )
-    line = f"{when}  {change.kind}  {_place(change)}  (feed number {change.seq})"
+    line = f"{when}  {change.kind}  {_place(change)}  (sequence number {change.seq})"
     return f"{line}  {details}" if details else line
 
 

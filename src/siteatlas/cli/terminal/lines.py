@@ -77,7 +77,7 @@ class ChangeLines:
 
     def _heading(self, event: ChangeView) -> str:
         """The first line of a scan in the feed: its site, its time, its numbers."""
-        parts = [event.domain, self._time(event.not_after), f"feed number {event.seq}"]
+        parts = [event.domain, self._time(event.not_after), f"sequence number {event.seq}"]
         if event.scan_id is not None:
             parts.append(f"scan {event.scan_id}")
         return ", ".join(part for part in parts if part)

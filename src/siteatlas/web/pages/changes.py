@@ -1,4 +1,4 @@
-"""What changed: publications of all sites or of one, newest first, opened to their events."""
+"""What changed: what was published of all sites or of one, newest first, with its events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse
 
 from siteatlas.access.limits import READ
-from siteatlas.catalog.publications import MAX_SCANS, Period, list_publications, read_publication
+from siteatlas.catalog.newest_changes import MAX_SCANS, Period, list_published, read_published
 from siteatlas.storage.models import ChangeKind, FeedEventKind
 from siteatlas.storage.session import AsyncSession
 from siteatlas.web.charts import change_bars_of
@@ -34,7 +34,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/changes", dependencies=[READ], response_class=HTMLResponse)
 async def show_changes(request: Request, session: ReadSession, context: Context) -> HTMLResponse:
-    """Publications of all sites."""
+    """What was published of all sites."""
     changes = await context.changes_over_time.read(session, Period.DAY, DAYS)
     return render(
         request,
@@ -47,13 +47,13 @@ async def show_changes(request: Request, session: ReadSession, context: Context)
 
 
 @router.get("/changes/{seq}", dependencies=[READ], response_class=HTMLResponse)
-async def show_publication(
+async def show_published(
     request: Request, session: ReadSession, seq: Annotated[int, Path(ge=1, le=2**63 - 1)]
 ) -> HTMLResponse:
     """The events of one number: a part of the list, or a separate page."""
-    page = await read_publication(session, seq, 200)
+    page = await read_published(session, seq, 200)
     is_part = request.headers.get("HX-Request") == "true"
-    template = "parts/events.html" if is_part else "publication.html"
+    template = "parts/events.html" if is_part else "published.html"
     return render(request, template, page=page, seq=seq)
 
 
@@ -64,9 +64,9 @@ async def publications(
     kept: dict[str, str],
     domain_id: UUID | None = None,
 ) -> dict[str, Any]:
-    """What the list of publications shows, with its filter and its next page."""
+    """What the list shows, with its filter and its next page."""
     asked = [kind for kind in request.query_params.get("kinds", "").split(",") if kind in KINDS]
-    page = await list_publications(
+    page = await list_published(
         session,
         domain_id=domain_id,
         kinds=frozenset(asked),

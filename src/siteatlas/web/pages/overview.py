@@ -8,13 +8,13 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
 from siteatlas.access.limits import READ
+from siteatlas.catalog.newest_changes import Period
 from siteatlas.catalog.overview import (
     domains_in_trouble,
     has_history,
     latest_scans_with_changes,
     totals,
 )
-from siteatlas.catalog.publications import Period
 from siteatlas.queue.views import list_jobs
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import AsyncSession

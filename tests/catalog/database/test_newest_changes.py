@@ -1,13 +1,13 @@
-"""Lists of the newest publications look at a bounded number of scans, and say where to go on."""
+"""Lists of what was published last look at a bounded number of scans, and say where to go on."""
 
 from __future__ import annotations
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.catalog import publications as newest_numbers
+from siteatlas.catalog import newest_changes as newest_numbers
+from siteatlas.catalog.newest_changes import list_published
 from siteatlas.catalog.overview import latest_scans_with_changes
-from siteatlas.catalog.publications import list_publications
 from siteatlas.storage.models import Domain
 from tests.fixtures.changes import add_event, add_published_scan
 from tests.fixtures.records import add_domain, every_page
@@ -48,7 +48,7 @@ async def test_a_page_of_a_rare_kind_looks_at_a_limited_number_of_scans(
     if not of_site:
         await site_with_rare_kinds(session)
     pages = await every_page(
-        lambda cursor: list_publications(
+        lambda cursor: list_published(
             session, domain_id=domain_id, kinds=frozenset(kinds), cursor=cursor
         )
     )
@@ -60,7 +60,7 @@ async def test_the_last_scan_of_a_window_is_not_followed_by_an_empty_page(
 ):
     monkeypatch.setattr(newest_numbers, "MAX_SCANS", 10)
     await site_with_rare_kinds(session)
-    page = await list_publications(session, kinds=MOVED)
+    page = await list_published(session, kinds=MOVED)
     assert ([one.seq for one in page.items], page.next_cursor) == ([5, 1], None)
 
 
@@ -72,7 +72,7 @@ async def test_a_full_page_continues_behind_its_last_publication(
     for _ in range(3):
         await add_published_scan(session, domain, change_counts={"moved": 1})
     pages = await every_page(
-        lambda cursor: list_publications(session, kinds=MOVED, limit=2, cursor=cursor)
+        lambda cursor: list_published(session, kinds=MOVED, limit=2, cursor=cursor)
     )
     assert [[one.seq for one in page] for page in pages] == [[13, 12], [11, 5], [1]]
 

@@ -1,4 +1,4 @@
-"""Publications, newest first: each number of the change feed with its counts, and its events.
+"""The change feed, newest first: each sequence number with its counts, and its events.
 
 The feed itself is read forwards (`change_feed`); people look at what is newest: a list of numbers,
 the latest events, and bars of what was added and removed per hour or day.
@@ -65,7 +65,7 @@ AnySelect = Select[*tuple[Any, ...]] | CompoundSelect[*tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class PublicationView:
+class PublishedView:
     """One number of the feed: a published scan, or a numbered event such as `scan_failed`.
 
     `kind` is that of the event, None for a scan. `events` are the kinds of the events of a scan.
@@ -92,15 +92,15 @@ class PublicationView:
         return "unchanged" if self.is_compared and not (self.change_counts or self.events) else None
 
 
-async def list_publications(
+async def list_published(
     session: AsyncSession,
     *,
     domain_id: UUID | None = None,
     kinds: frozenset[str] = frozenset(),
     limit: int | None = None,
     cursor: str | None = None,
-) -> Page[PublicationView]:
-    """Publications, newest first; with `kinds`, those that have an event of one of them.
+) -> Page[PublishedView]:
+    """What was published, newest first; with `kinds`, those that have an event of one of them.
 
     For a page with `kinds`, a bounded number of scans is looked at: it may be empty though more
     follows.
@@ -117,7 +117,7 @@ async def list_publications(
         statement = select(*both.c)
     statement = statement.order_by(statement.selected_columns["seq"].desc())
     page = await read_page(
-        session, statement, page_size(limit), PublicationView, lambda row: scope.write(row.seq)
+        session, statement, page_size(limit), PublishedView, lambda row: scope.write(row.seq)
     )
     if rest is None or page.next_cursor is not None:
         return page
@@ -180,7 +180,7 @@ def _with_numbers_of_their_own(
     return statement if before is None else statement.where(FeedEvent.seq < before)
 
 
-async def read_publication(session: AsyncSession, seq: int, limit: int) -> FeedPage:
+async def read_published(session: AsyncSession, seq: int, limit: int) -> FeedPage:
     """The first events of one number; NotFoundError if it does not exist or is not retained."""
     head = await read_head(session)
     if not head.retained_from < seq <= head.seq:

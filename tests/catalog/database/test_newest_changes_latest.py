@@ -10,10 +10,10 @@ from sqlalchemy import event, func, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.catalog import change_feed as changes
+from siteatlas.catalog import newest_changes as latest_changes
 from siteatlas.catalog import paging as page_reading
-from siteatlas.catalog import publications as latest_changes
 from siteatlas.catalog.change_feed import FeedFilter, read_head
-from siteatlas.catalog.publications import LatestChanges
+from siteatlas.catalog.newest_changes import LatestChanges
 from siteatlas.storage.models import Domain
 from tests.fixtures.changes import add_changes, add_event, add_published_scan
 from tests.fixtures.records import add_domain, add_sitemap

@@ -7,7 +7,7 @@ from datetime import timedelta
 from sqlalchemy import delete, func
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.catalog.publications import ChangesOverTime, Period, PeriodChanges
+from siteatlas.catalog.newest_changes import ChangesOverTime, Period, PeriodChanges
 from siteatlas.storage.models import Scan
 from tests.fixtures.changes import add_old_scans, add_published_scan
 from tests.fixtures.database import scans_read
