@@ -74,8 +74,11 @@ async def test_a_worker_holds_no_more_jobs_of_a_site_than_it_runs(priority: Prio
         assert await rows_of(JobAttempt) == []
 
 
-async def test_a_batch_job_of_another_site_runs_beside_many_interactive_ones_of_one_site():
-    async with flooded(150, Priority.INTERACTIVE) as (consumer, _), honest_site() as honest:
+@pytest.mark.parametrize("priority", [Priority.BATCH, Priority.INTERACTIVE])
+async def test_a_batch_job_of_another_site_runs_behind_more_of_one_site_than_a_claim_examines(
+    priority: Priority,
+):
+    async with flooded(150, priority) as (consumer, _), honest_site() as honest:
         batch = await submit_server(honest, priority=Priority.BATCH)
         consumer.wake()
         await wait_until(lambda: has_ended(batch.id))
