@@ -1,7 +1,7 @@
 """A document on its way through the crawl: from candidate to verdict.
 
-A `CrawlCandidate` is an address where a sitemap may be. `DocumentReading` is the state of a
-document while it is read, fetched or from a local file; `FetchedDocument` adds what a visit needs.
+A `CrawlCandidate` is an address where a sitemap may be, a `FetchedDocument` what is known of it
+while it is read.
 `SiteHosts` says which hosts a scan may crawl, `Placement` notes listed pages that are elsewhere.
 """
 
@@ -78,24 +78,21 @@ class CrawlCandidate:
 
 
 @dataclass(slots=True, kw_only=True)
-class DocumentReading:
-    """One document; there is no `reader` before its body arrives, and none if it is unchanged.
+class FetchedDocument:
+    """One document while it is read: the state of a visit, or of the reading of a local file.
 
-    Of one that a reader process reads, it is the summary.
+    There is no `reader` before the body arrives, and none if the document is unchanged: it then has
+    `content_hash`, `type` and `wire_bytes` itself. Of a document that a reader process reads, it is
+    the summary. `claimed_url` is the target of a redirect that this visit reads.
 
-    `content_hash`, `type` and `wire_bytes` are of an unchanged document; otherwise the reader has
-    them.
+    `children_left_out`: the filter of the scan left out some of what an index lists.
+    `entries_to_skip` and `children_to_skip` were sent before the reader process was lost.
     """
 
+    candidate: CrawlCandidate
     url: str
-    requested_url: str
-    method: DiscoveryMethod
-    parent_url: str | None = None
-    depth: int = 0
-    listed_lastmod: datetime | None = None
     http_status: int | None = None
     reader: DocumentReader | ReadSummary | None = None
-    entries_sent: int = 0
     validators: Validators = Validators()
     content_hash: str | None = None
     type: SitemapType | None = None
@@ -104,7 +101,21 @@ class DocumentReading:
     proves_removals: bool = True
     validators_lied: bool = False
     is_open: bool = False
+    placement: Placement | None = None
+    duplicates: DuplicateUrls | None = None
+    unsent: EntryColumns = field(default_factory=EntryColumns)
+    entries_sent: int = 0
+    children_found: int = 0
+    children_left_out: bool = False
+    claimed_url: str | None = None
+    reader_lost: bool = False
+    entries_to_skip: int = 0
+    children_to_skip: int = 0
     started: float = field(default_factory=time.monotonic)
+
+    @property
+    def requested_url(self) -> str:
+        return self.candidate.address.url
 
     def opened(self) -> DocumentOpened | None:
         """The event to emit once the type is known; None before, and afterwards."""
@@ -114,12 +125,12 @@ class DocumentReading:
         return DocumentOpened(
             url=self.url,
             requested_url=self.requested_url,
-            method=self.method,
+            method=self.candidate.method,
             type=self.reader.type,
-            parent_url=self.parent_url,
-            depth=self.depth,
+            parent_url=self.candidate.parent_url,
+            depth=self.candidate.depth,
             http_status=self.http_status,
-            listed_lastmod=self.listed_lastmod,
+            listed_lastmod=self.candidate.listed_lastmod,
         )
 
     def closed(
@@ -132,9 +143,9 @@ class DocumentReading:
             url=self.url,
             requested_url=self.requested_url,
             outcome=outcome,
-            method=self.method,
+            method=self.candidate.method,
             type=reader.type if reader else self.type,
-            parent_url=self.parent_url,
+            parent_url=self.candidate.parent_url,
             error_code=error.code if error else None,
             error=error.message if error else None,
             http_status=self.http_status,
@@ -151,39 +162,6 @@ class DocumentReading:
             is_window=reader.is_window if reader else False,
             proves_removals=self.proves_removals,
             validators_lied=self.validators_lied,
-        )
-
-
-@dataclass(slots=True, kw_only=True)
-class FetchedDocument(DocumentReading):
-    """The state of one visit; `claimed_url` is the target of a redirect that it reads.
-
-    `children_left_out`: the filter of the scan left out some of what an index lists.
-    `entries_to_skip` and `children_to_skip` were sent before the reader process was lost.
-    """
-
-    candidate: CrawlCandidate
-    placement: Placement | None = None
-    duplicates: DuplicateUrls | None = None
-    unsent: EntryColumns = field(default_factory=EntryColumns)
-    children_found: int = 0
-    children_left_out: bool = False
-    claimed_url: str | None = None
-    reader_lost: bool = False
-    entries_to_skip: int = 0
-    children_to_skip: int = 0
-
-    @classmethod
-    def of(cls, candidate: CrawlCandidate) -> FetchedDocument:
-        """The state before the first request."""
-        return cls(
-            candidate=candidate,
-            url=candidate.address.url,
-            requested_url=candidate.address.url,
-            method=candidate.method,
-            parent_url=candidate.parent_url,
-            depth=candidate.depth,
-            listed_lastmod=candidate.listed_lastmod,
         )
 
     @property

@@ -17,7 +17,8 @@ from siteatlas.errors import (
     ScanError,
     UrlLimitReached,
 )
-from siteatlas.scanner.crawl.document import DocumentReading
+from siteatlas.net.address import WebAddress
+from siteatlas.scanner.crawl.document import CrawlCandidate, FetchedDocument
 from siteatlas.scanner.crawl.frontier import UrlLimit
 from siteatlas.scanner.events import (
     CandidateJudged,
@@ -26,7 +27,6 @@ from siteatlas.scanner.events import (
     DiscoveryMethod,
     DocumentClosed,
     DocumentOutcome,
-    EntriesRead,
     ScanEvent,
     Verdict,
 )
@@ -81,35 +81,35 @@ def _unreadable_file(error: OSError) -> InputError:
 class _FileReading:
     def __init__(self, name: str, options: ScanOptions) -> None:
         self.reader = DocumentReader()
-        self._document = DocumentReading(
-            url=name, requested_url=name, method=DiscoveryMethod.MANUAL, reader=self.reader
-        )
-        self._duplicates = DuplicateUrls(self.reader.tally) if options.find_duplicates else None
+        candidate = CrawlCandidate(WebAddress(name, "file", "", 0, name), DiscoveryMethod.MANUAL)
+        self._document = FetchedDocument(candidate=candidate, url=name, reader=self.reader)
+        if options.find_duplicates:
+            self._document.duplicates = DuplicateUrls(self.reader.tally)
         self._limit = UrlLimit(options.max_urls)
-        self._children_found = 0
 
     @property
     def has_content(self) -> bool:
-        return bool(self._document.entries_sent or self._children_found)
+        return self._document.has_content
 
     def process(self, results: Iterable[ReadResult]) -> Iterator[ScanEvent]:
         """The events of these results; raises UrlLimitReached after the last entry allowed."""
+        document = self._document
         for result in results:
-            opened = self._document.opened()
+            opened = document.opened()
             if opened is not None:
                 yield opened
             yield from self._report_children(result.children)
-            columns = result.columns.head(self._limit.admit(len(result.columns)))
-            if columns.urls:
-                if self._duplicates is not None:
-                    self._duplicates.note_repeated(columns.urls)
-                self._document.entries_sent += len(columns)
-                yield EntriesRead(self._document.url, columns)
-            if len(columns) < len(result.columns):
+            document.unsent = result.columns.head(self._limit.admit(len(result.columns)))
+            is_cut = len(document.unsent) < len(result.columns)
+            if document.unsent.urls:
+                if document.duplicates is not None:
+                    document.duplicates.note_repeated(document.unsent.urls)
+                yield document.take_unsent()
+            if is_cut:
                 raise UrlLimitReached
 
     def _report_children(self, children: list[ChildLink]) -> Iterator[ScanEvent]:
-        self._children_found += len(children)
+        self._document.children_found += len(children)
         if children:
             yield ChildrenFound(self._document.url, tuple(children))
         for child in children:

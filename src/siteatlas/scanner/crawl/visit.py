@@ -99,7 +99,7 @@ class Visitor:
             # Finished earlier in this scan: only its children are followed.
             await emit_verdict(self._emit, candidate, Verdict.ACCEPTED, ProblemCode.DONE_BEFORE)
             return await self._follow_known(candidate, known)
-        reading = FetchedDocument.of(candidate)
+        reading = FetchedDocument(candidate=candidate, url=candidate.address.url)
         await self._emit(DocumentRequested(reading.url, candidate.method, candidate.parent_url))
         try:
             return await self._fetch_with_fallback(reading)
