@@ -6,6 +6,7 @@ keeps names in a dictionary of the document, see `NameDictionary`.
 
 from __future__ import annotations
 
+import gc
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
@@ -178,6 +179,9 @@ class ElementStream:
                 elements, self._parsing_ended = [], self._feed(data, final=final) is not None
             else:
                 elements = self._parse(data, final=final)
+            if final or not self._may_go_on:
+                self.__dict__.pop("_parser", None)
+                _collect_trees()
         if self._problem is not None:
             self._tally.note(self._problem)
             self._problem = None
@@ -240,10 +244,11 @@ class ElementStream:
                 parser = self._new_parser()
                 parser.feed(self._root_tag.encode())
             start = end.end()
-            events: Iterable[tuple[str, Any]] = parser.read_events()
-            self._returned -= sum(not self._is_part(element) for _, element in events)
+            self._returned -= sum(not self._is_part(element) for _, element in parser.read_events())
             if self._returned <= 0:
                 break
+        del parser
+        _collect_trees()
         return start
 
     def _error_of_size(self) -> ScanError | None:
@@ -361,6 +366,14 @@ class ElementStream:
         while (parent := node.getparent()) is not None:
             del parent[: parent.index(node)]
             node = parent
+
+
+def _collect_trees() -> None:
+    """Free the trees of parsers that were just dropped: a parser and its root refer to each other.
+
+    Only a few bytes of such a tree are Python objects, so it would take long to be collected.
+    """
+    gc.collect(1)
 
 
 def name_of_root(root_tag: str) -> str:
