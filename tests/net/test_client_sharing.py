@@ -1,4 +1,4 @@
-"""Scans share one client: connections and lookups, but neither policy nor headers nor cookies."""
+"""Scans share one client: lookups, but neither connections, policy, headers nor cookies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from siteatlas.errors import ConnectionFailed, EgressDenied
+from siteatlas.errors import ConnectionFailed, DnsError, EgressDenied
 from siteatlas.net import gate as gates
 from siteatlas.net.address import parse_url
 from siteatlas.net.client import HttpClient, Politeness
@@ -79,19 +79,37 @@ async def test_a_used_connection_is_checked_with_the_policy_of_the_next_request(
             use(policy, "127.0.0.1")
 
 
-async def test_a_request_of_another_policy_opens_a_connection_of_its_own(make_client: MakeClient):
-    gate = Gate()
-    async with PathServer({"/": PAGE}) as server, make_client(server.entry, gate=gate) as client:
+async def test_a_scan_uses_no_connection_of_another(make_client: MakeClient):
+    async with PathServer({"/": PAGE}) as server, make_client(server.entry) as client:
         site = parse_url(server.url())
+        first, second = client.for_site(site), client.for_site(site)
         for _ in range(2):
-            await fetch(client, server.url())
-            await fetch(client.for_site(site), server.url())
-        assert server.connections == 1
-        policy = EgressPolicy.from_text(f"{server.entry},127.0.0.0/8:{server.port}")
-        with choose_connect_target(site, policy):
-            response = await gate.session.get(server.url())
-            assert response.status == 200
+            await fetch(first, server.url())
+            await fetch(second, server.url())
         assert server.connections == 2
+        first.close_idle()
+        assert await becomes_true(lambda: server.open_connections == 1)
+
+
+async def test_a_response_that_nobody_asked_for_is_not_taken_for_the_next_one(
+    make_client: MakeClient,
+):
+    async def answer_twice(connection: Connection) -> None:
+        while (request := await connection.request()) is not None:
+            path = request.split()[1].encode()
+            await connection.answer(path)
+            if path == b"/1":
+                await asyncio.sleep(0.02)
+                await connection.send(whole_answer(b"stray", status="408 Request Timeout"))
+
+    async with RawServer(answer_twice) as server, make_client(server.entry) as client:
+        read_bodies = []
+        for path in ("/1", "/2", "/3"):
+            async with client.get(parse_url(server.url(path))) as response:
+                read_bodies.append(await read(response))
+            await asyncio.sleep(0.05)
+    assert read_bodies == [b"/1", b"/2", b"/3"]
+    assert server.connections == 2
 
 
 async def test_a_connection_to_where_the_name_led_before_is_not_used_again():
@@ -126,10 +144,17 @@ async def test_the_names_that_are_remembered_are_bounded(monkeypatch: pytest.Mon
     monkeypatch.setattr(gates, "MAX_CACHED_NAMES", 3)
     names = [f"n{number}.example.com" for number in range(5)]
     resolver = FakeResolver(dict.fromkeys(names, ("93.184.215.14",)))
-    gate = Gate(resolver)
-    for name in (*names, *reversed(names)):
-        await gate.look_up(parse_url(f"http://{name}/"), EgressPolicy(), QUICK)
+    async with Gate(resolver) as gate:
+        for name in (*names, *reversed(names)):
+            await gate.look_up(parse_url(f"http://{name}/"), EgressPolicy(), QUICK)
     assert resolver.asked == [*names, names[1], names[0]]
+
+
+async def test_a_name_with_hundreds_of_addresses_is_refused():
+    many = tuple(f"93.184.{third}.{last}" for third in range(4) for last in range(1, 100))
+    async with Gate(FakeResolver({"many.example.com": many})) as gate:
+        with pytest.raises(DnsError, match="more than 64 addresses"):
+            await gate.look_up(parse_url("http://many.example.com/"), EgressPolicy(), QUICK)
 
 
 async def test_headers_of_one_site_and_cookies_reach_no_other_scan(make_client: MakeClient):

@@ -51,7 +51,6 @@ from siteatlas.net.egress import EgressPolicy, read_ip
 from siteatlas.net.gate import (
     Gate,
     OriginHeaders,
-    PoolKey,
     Proxy,
     Resolver,
     checked_headers,
@@ -90,10 +89,10 @@ ValidatorsOf = Callable[[WebAddress], tuple[str | None, str | None]]
 class HttpClient:
     """Fetches documents; use it with `async with`. One for all scans of a process.
 
-    `for_site` gives a scan its own policy, headers and redirects; what is open, looked up and paced
-    is shared. `headers` are sent only to hosts that the policy lists as the operator's own. `tls`
-    replaces the default trust store. With a `proxy`, all other hosts are requested through it, and
-    it resolves their names. Clients that share a `gate` share connections.
+    `for_site` gives a scan its own policy, headers, redirects and connections; what is looked up
+    and paced is shared. `headers` are sent only to hosts that the policy lists as the operator's
+    own. `tls` replaces the default trust store. With a `proxy`, all other hosts are requested
+    through it, and it resolves their names.
     """
 
     def __init__(
@@ -158,9 +157,8 @@ class HttpClient:
         await self._gate.__aexit__()
 
     def close_idle(self) -> None:
-        """Close the connections to the hosts that responded to this client, if nobody uses them."""
-        tls = self._tls or True
-        self._gate.close_idle(PoolKey(*host, tls, policy=self._policy) for host in self._answering)
+        """Close the connections of this client on which no request runs."""
+        self._gate.close_idle(self)
 
     def check(self, address: WebAddress) -> None:
         """Raise EgressDenied if the address alone shows that it may not be contacted."""
@@ -301,7 +299,9 @@ class HttpClient:
         session, url, proxy = self._gate.session, request_url(address), self._proxy_for(address)
         since = time.monotonic()
         try:
-            with choose_connect_target(address, self._policy, self._limits, proxy, ips=ips):
+            with choose_connect_target(
+                address, self._policy, self._limits, proxy, ips=ips, user=self
+            ):
                 async with asyncio.timeout(min(budget.left, self._response_timeout)):
                     raw = await session.get(
                         url,
@@ -381,11 +381,14 @@ class _Exchange:
         self.raw: aiohttp.ClientResponse | None = None
 
     def end(self) -> None:
-        if self.raw is not None:
-            self.raw.release()
-        if self.slot is not None:
-            self.slot.release()
+        raw, slot = self.raw, self.slot
         self.raw = self.slot = None
+        try:
+            if raw is not None:
+                raw.release()
+        finally:
+            if slot is not None:
+                slot.release()
 
 
 def _host_key(address: WebAddress) -> tuple[str, int, bool]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import itertools
 import math
 import re
 import select
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import aiohttp
@@ -50,7 +51,10 @@ LOOKUP_SECONDS = 4.5
 DEAD_SECONDS = 10.0
 
 MAX_DEAD_NAMES = 1024
+DNS_SECONDS = 60.0
 MAX_CACHED_NAMES = 4096
+# A name with more is made up to fill the memory.
+MAX_RECORDS = 64
 MAX_IDLE_HOSTS = 512
 IDLE_SECONDS = 15.0
 MAX_ADDRESSES = 4
@@ -70,30 +74,34 @@ class Gate(AbstractResolver):
 
     def __init__(self, resolver: Resolver | None = None) -> None:
         self._resolver = resolver or DnsResolver()
-        self._cache: dict[str, tuple[float, tuple[str, ...]]] = {}
-        self._opened = LoopLocal(_Opened)
+        self._names: dict[str, tuple[float, tuple[str, ...]]] = {}
+        self._opened: dict[asyncio.AbstractEventLoop, _Opened] = {}
 
     async def __aenter__(self) -> Self:
-        opened = self._opened.get()
-        if opened.session is None:
-            opened.session = _open_session(self)
-        opened.users += 1
+        loop = asyncio.get_running_loop()
+        if loop not in self._opened:
+            self._opened[loop] = _Opened(_open_session(self))
+        self._opened[loop].users += 1
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        opened = self._opened.get()
+        opened = self._here
         opened.users -= 1
-        if not opened.users and opened.session is not None:
-            session, opened.session = opened.session, None
-            await session.close()
+        if not opened.users:
+            del self._opened[asyncio.get_running_loop()]
+            await opened.session.close()
+
+    @property
+    def _here(self) -> _Opened:
+        opened = self._opened.get(asyncio.get_running_loop())
+        if opened is None:
+            raise RuntimeError("The HTTP client must be entered with `async with`")
+        return opened
 
     @property
     def session(self) -> aiohttp.ClientSession:
         """What sends the requests of the running loop, each in `choose_connect_target`."""
-        session = self._opened.get().session
-        if session is None:
-            raise RuntimeError("The HTTP client must be entered with `async with`")
-        return session
+        return self._here.session
 
     async def resolve(
         self,
@@ -132,14 +140,15 @@ class Gate(AbstractResolver):
             if not target.is_proxy:
                 target.policy.check_records(target.host, addresses, target.port)
         except EgressDenied as denied:
-            self._cache.pop(target.host, None)
+            self._names.pop(target.host, None)
             _, port, ip = denied.at or ("", target.port, target.host)
             raise _denial(target, ip, port, "record") from denied
         return tuple(addresses[:MAX_ADDRESSES])
 
     async def _addresses(self, host: str, limits: FetchLimits) -> Sequence[str]:
-        now, (found_at, found) = time.monotonic(), self._cache.get(host, (-math.inf, ()))
-        if now - found_at < min(limits.dns_cache, 60.0):
+        names = self._names
+        now, (found_at, found) = time.monotonic(), names.get(host, (-math.inf, ()))
+        if now - found_at < min(limits.dns_cache, DNS_SECONDS):
             return found
         try:
             async with asyncio.timeout(limits.dns):
@@ -148,10 +157,14 @@ class Gate(AbstractResolver):
             raise DnsError("The host name of the site was not resolved in time.") from error
         if not found:
             raise DnsNameUnknown
-        self._cache.pop(host, None)
-        self._cache[host] = time.monotonic(), found
-        if len(self._cache) > MAX_CACHED_NAMES:
-            del self._cache[next(iter(self._cache))]
+        if len(found) > MAX_RECORDS:
+            raise DnsError(f"The host name of the site has more than {MAX_RECORDS} addresses.")
+        names.pop(host, None)
+        now = time.monotonic()
+        names[host] = now, found
+        for oldest in list(itertools.islice(names, 2)):
+            if len(names) > MAX_CACHED_NAMES or now - names[oldest][0] > DNS_SECONDS:
+                names.pop(oldest, None)
         return found
 
     def open_socket(self, info: AddrInfoType) -> socket.socket:
@@ -167,23 +180,22 @@ class Gate(AbstractResolver):
         target.is_new = True
         return socket.socket(family, kind, protocol)
 
-    def close_idle(self, keys: Iterable[PoolKey]) -> None:
-        """Close the connections with these keys that nobody uses at the moment."""
-        session = self._opened.get().session
-        if session is not None and isinstance(session.connector, BoundedConnector):
-            session.connector.close_idle(keys)
+    def close_idle(self, user: object) -> None:
+        """Close the connections of this user on which no request runs."""
+        connector = self.session.connector
+        assert isinstance(connector, BoundedConnector)
+        connector.close_idle(user)
 
     async def close(self) -> None:
-        """Forget all addresses."""
-        self._cache.clear()
+        """Required of a resolver; nothing is open."""
 
 
 @dataclass(slots=True)
 class _Opened:
     """The connections of one event loop, and how many use them."""
 
+    session: aiohttp.ClientSession
     users: int = 0
-    session: aiohttp.ClientSession | None = None
 
 
 def _open_session(gate: Gate) -> aiohttp.ClientSession:
@@ -292,21 +304,25 @@ def _resolve_result(host: str, ip: str, port: int) -> ResolveResult:
 
 
 class PoolKey(NamedTuple):
-    """What requests must have in common to use one connection: aiohttp's key, and the policy."""
+    """What requests must have in common to use one connection: aiohttp's key, and their user.
+
+    A scan uses no connection of another. A site that sends a response too many can then mix up only
+    what one scan reads, and not show what it serves to the headers of a scan to those without.
+    """
 
     host: str
     port: int | None
     is_ssl: bool
     ssl: object
-    proxy: URL | None = None
-    proxy_auth: object = None
-    proxy_headers_hash: int | None = None
-    server_hostname: str | None = None
-    policy: EgressPolicy = EgressPolicy()
+    proxy: URL | None
+    proxy_auth: object
+    proxy_headers_hash: int | None
+    server_hostname: str | None
+    user: object
 
 
 class PooledRequest(aiohttp.ClientRequest):
-    """A request that uses no connection of a scan with another policy."""
+    """A request that uses only connections of its user."""
 
     @property
     def connection_key(self) -> PoolKey:  # type: ignore[override]
@@ -314,14 +330,15 @@ class PooledRequest(aiohttp.ClientRequest):
         target = _target.get()
         if target is None:
             raise _denial(None, self.host, self.port or 0, "not the target")
-        return PoolKey(*super().connection_key, policy=target.policy)
+        return PoolKey(*super().connection_key, target.user)
 
 
 @dataclass(slots=True)
 class ConnectTarget:
     """The one host and port that the running request may connect to: the site's, or the proxy's.
 
-    A proxy is the operator's choice and may have any address. `is_new`: it opened a socket.
+    A proxy is the operator's choice and may have any address. `user` is the client whose
+    connections may be used. `is_new`: it opened a socket.
     """
 
     policy: EgressPolicy
@@ -330,6 +347,7 @@ class ConnectTarget:
     port: int
     addresses: tuple[str, ...] = ()
     is_proxy: bool = False
+    user: object = None
     is_new: bool = False
     denied: EgressDenied | None = None
 
@@ -345,6 +363,7 @@ def choose_connect_target(
     proxy: Proxy | None = None,
     *,
     ips: Sequence[str] = (),
+    user: object = None,
 ) -> Iterator[ConnectTarget]:
     """Set the target of the requests in the block; a denial at the gate raises EgressDenied.
 
@@ -354,7 +373,7 @@ def choose_connect_target(
     """
     host, port = (address.host, address.port) if proxy is None else (proxy.host, proxy.port)
     known = (host,) if read_ip(host) is not None else tuple(ips)
-    target = ConnectTarget(policy, limits, host, port, known, proxy is not None)
+    target = ConnectTarget(policy, limits, host, port, known, proxy is not None, user)
     token = _target.set(target)
     try:
         yield target
@@ -374,9 +393,9 @@ class Resolver(Protocol):
 class DnsResolver:
     """Queries the hosts file, then the name servers of the system or the given ones.
 
-    Any number of lookups run at the same time here; the gate limits them for each client. A name
-    whose servers did not respond in time is not looked up again for a few seconds. `servers` are
-    IP addresses, with a port where it is not 53.
+    How many lookups run at the same time depends on how many documents are read. A name whose
+    servers did not respond in time is not looked up again for a few seconds. `servers` are IP
+    addresses, with a port where it is not 53.
     """
 
     def __init__(self, servers: Sequence[str] = ()) -> None:
@@ -540,16 +559,23 @@ class BoundedConnector(aiohttp.TCPConnector):
                 raise
             connection.close()
 
-    def close_idle(self, keys: Iterable[PoolKey]) -> None:
-        """Close the connections with these keys that no request uses."""
+    def close_idle(self, user: object) -> None:
+        """Close the connections of this user on which no request runs."""
+        keys = cast("list[PoolKey]", list(self._conns))
         for key in keys:
-            for protocol, _ in self._conns.pop(key, ()):  # type: ignore[call-overload]
-                protocol.close()
+            if key.user is user:
+                self._abort_idle(key)
 
-    def _release(self, *args: Any, **options: Any) -> None:
-        super()._release(*args, **options)
+    def _abort_idle(self, key: Any) -> None:
+        # Closing it would wait for the site's part in ending TLS.
+        for protocol, _ in self._conns.pop(key, ()):
+            protocol.abort()
+
+    def _release(self, key: Any, protocol: Any, **options: Any) -> None:
+        super()._release(key, protocol, **options)
+        protocol.is_idle = True
         if len(self._conns) > MAX_IDLE_HOSTS:
-            self.close_idle([next(iter(self._conns))])  # type: ignore[list-item]
+            self._abort_idle(next(iter(self._conns)))
 
 
 def _was_closed(transport: asyncio.Transport) -> bool:
@@ -580,6 +606,7 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._space = _receive_buffers.get()
+        self.is_idle = False
         self._reset_counts()
 
     def _reset_counts(self) -> None:
@@ -592,6 +619,7 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
 
     def set_response_params(self, **options: Any) -> None:
         """Prepare for the response to a new request; called by aiohttp."""
+        self.is_idle = False
         self._reset_counts()
         super().set_response_params(**options)
 
@@ -615,7 +643,14 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
         super().feed_data(data, size)
 
     def data_received(self, data: bytes) -> None:
-        """Parse received bytes, then abort the response if it has too much overhead."""
+        """Parse received bytes, then abort the response if it has too much overhead.
+
+        What arrives between two requests would be taken for the response to the next one.
+        """
+        if self.is_idle and data:
+            if self.transport is not None:
+                self.transport.abort()
+            return
         super().data_received(data)
         self._wire_bytes += len(data)
         reason = self._overhead_fault()

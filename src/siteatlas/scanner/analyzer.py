@@ -211,8 +211,11 @@ class SitemapAnalyzer:
         on_redirect = SiteHosts(site.host).follow_redirect
         client = self._client.for_site(site, headers=headers, on_redirect=on_redirect)
         async with client:
-            for url in urls:
-                yield await probe_document(client, url)
+            try:
+                for url in urls:
+                    yield await probe_document(client, url)
+            finally:
+                client.close_idle()
 
     async def analyze_domain_sitemaps(
         self,
