@@ -244,7 +244,8 @@ class ElementStream:
                 parser = self._new_parser()
                 parser.feed(self._root_tag.encode())
             start = end.end()
-            self._returned -= sum(not self._is_part(element) for _, element in parser.read_events())
+            events: Iterable[tuple[str, Any]] = parser.read_events()
+            self._returned -= sum(not self._is_part(element) for _, element in events)
             if self._returned <= 0:
                 break
         del parser
