@@ -18,7 +18,7 @@ from siteatlas import __version__
 from siteatlas.access import authentication as login
 from siteatlas.access.authentication import AccessControl, Authentication
 from siteatlas.access.keys import Installation
-from siteatlas.access.limits import AccessLimits, require_marks
+from siteatlas.access.limits import AccessLimits
 from siteatlas.access.origin import (
     BrowserPages,
     Front,
@@ -32,7 +32,7 @@ from siteatlas.api.context import ApiContext
 from siteatlas.api.limits import RequestBodyLimits, RequestHeadLimits
 from siteatlas.api.middleware import Compression, RequestBoundary, RequestMetrics
 from siteatlas.api.openapi import DESCRIPTION, TAGS
-from siteatlas.api.routes import LARGER_BODIES, install_api, operation_id
+from siteatlas.api.routes import LARGER_BODIES, install_api, operation_id, require_marks
 from siteatlas.logs import configure_logging
 from siteatlas.meters import watch_loop_lag
 from siteatlas.net.egress import EgressPolicy, self_check

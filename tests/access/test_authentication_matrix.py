@@ -14,7 +14,8 @@ from starlette.types import Message
 
 from siteatlas.access.authentication import is_public_path
 from siteatlas.access.keys import Scope
-from siteatlas.access.limits import PUBLIC, READ, MarkedRoute, marked_routes, require_marks
+from siteatlas.access.limits import PUBLIC, READ
+from siteatlas.api.routes import MarkedRoute, marked_routes, require_marks
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
 from tests.fixtures.access import client_with, expire, make_key, revoke

@@ -16,7 +16,8 @@ import pytest_asyncio
 from sqlalchemy import select
 
 from siteatlas.access.keys import Installation
-from siteatlas.access.limits import PUBLIC, marked_routes
+from siteatlas.access.limits import PUBLIC
+from siteatlas.api.routes import marked_routes
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
 from siteatlas.storage.models import Domain

@@ -27,8 +27,7 @@ from typing import Annotated, Any, TypeVar
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from fastapi import Depends, FastAPI, Request
-from fastapi.routing import iter_route_contexts
+from fastapi import Depends, Request
 
 from siteatlas.access.identity import Identity, current_identity
 from siteatlas.access.keys import Scope
@@ -99,39 +98,6 @@ PUBLIC = Depends(AccessMark(None))
 READ = Depends(AccessMark(Scope.READ))
 SCAN = Depends(AccessMark(Scope.SCAN))
 ADMIN = Depends(AccessMark(Scope.ADMIN))
-
-
-def require_marks(app: FastAPI) -> None:
-    """Raise unless each route has exactly one access mark."""
-    unmarked = [route.path for route in marked_routes(app) if len(route.marks) != 1]
-    if unmarked:
-        raise AssertionError(f"These routes need exactly one access mark: {', '.join(unmarked)}")
-
-
-@dataclass(frozen=True, slots=True)
-class MarkedRoute:
-    """A route or a mounted application, and its marks: exactly one in a sound application."""
-
-    path: str
-    methods: frozenset[str]
-    marks: tuple[AccessMark, ...]
-
-
-def marked_routes(app: FastAPI) -> Iterator[MarkedRoute]:
-    """Every route of an application, including mounted ones and those that no document lists."""
-    for context in iter_route_contexts(app.routes):
-        yield MarkedRoute(
-            context.path or "", frozenset(context.methods or ()), tuple(_marks_of(context))
-        )
-
-
-def _marks_of(route: Any) -> Iterator[AccessMark]:
-    for dependency in getattr(route, "dependencies", None) or ():
-        if isinstance(dependency.dependency, AccessMark):
-            yield dependency.dependency
-    mounted = getattr(getattr(route, "app", None), "access", None)
-    if isinstance(mounted, AccessMark):
-        yield mounted
 
 
 class AccessLimits:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from siteatlas.access.limits import marked_routes
 from siteatlas.api.problems import MEDIA_TYPE, Problem
 
 REF = "#/components/schemas/{model}"
@@ -70,7 +69,9 @@ def _problem_declaration(status: int) -> dict[str, Any]:
     return declared
 
 
-def openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
+def openapi_of(
+    app: FastAPI, marked_routes: Callable[[], Iterable[Any]]
+) -> Callable[[], dict[str, Any]]:
     """The function that generates the OpenAPI document of an application, once."""
 
     def make() -> dict[str, Any]:
@@ -94,7 +95,7 @@ def openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
                     "description": "An access key. Before the first one was made, none is needed.",
                 }
             }
-            _declare_access(document["paths"], app)
+            _declare_access(document["paths"], marked_routes())
             app.openapi_schema = document
         return app.openapi_schema
 
@@ -119,8 +120,8 @@ def _with_answers(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _declare_access(paths: dict[str, Any], app: FastAPI) -> None:
-    for route in marked_routes(app):
+def _declare_access(paths: dict[str, Any], routes: Iterable[Any]) -> None:
+    for route in routes:
         for method in route.methods & {name.upper() for name in paths.get(route.path, ())}:
             (mark,) = route.marks
             operation = paths[route.path][method.lower()]
