@@ -5,7 +5,7 @@ Any number of processes may run one; the database assigns the jobs.
 - **Poll.** Every 1 to 5 s, and at once when a job is submitted here or slots become free: jobs
   whose lease has expired are rescued, then one statement claims jobs for the free slots.
 - **Run.** Each claimed job is a task (`_run_in_slot`). While it only waits for its site, it leaves
-  its slot to others (`slots`). A job whose worker died twice runs alone (`alone`).
+  its slot to others (`slots`). A job whose worker died twice runs alone (`slots.Alone`).
 - **Lease.** A heartbeat renews the leases of all jobs in one statement. A job that was lost,
   cancelled or made no progress is stopped; one whose lease could not be renewed in time stops
   itself. The fence refuses whatever it still writes.
@@ -21,12 +21,21 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Collection, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from siteatlas import __version__
 from siteatlas.aio import interactive_job
-from siteatlas.errors import AddressError, DatabaseError, ScanStalled, SiteatlasError
+from siteatlas.errors import (
+    AddressError,
+    DatabaseError,
+    DatabaseUnavailable,
+    ScanStalled,
+    SiteatlasError,
+)
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.net.address import parse_site
@@ -34,13 +43,17 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.process import boot_id
 from siteatlas.processor.processing import Processor, Recounts
 from siteatlas.processor.publication import (
+    announce_failed_job,
+    end_scan_with_job,
     record_cancellation,
     record_failure,
     return_to_queue,
 )
 from siteatlas.processor.steps import terminate_stalled_writers
 from siteatlas.queue.claims import DueWork, claim, claim_alone, find_due_work, has_due_jobs
+from siteatlas.queue.completion import queue_follow_up_if_unpublished
 from siteatlas.queue.fence import (
+    FINAL_STATUSES,
     HEARTBEATS_PER_LEASE,
     REPORT_SECONDS,
     UNPUBLISHED,
@@ -51,13 +64,20 @@ from siteatlas.queue.fence import (
     report_worker,
     sign_off_worker,
 )
-from siteatlas.queue.rescues import forgive_rescues
-from siteatlas.scheduler.alone import GRACE_SECONDS, STOP_SECONDS, Alone
+from siteatlas.queue.rescues import forgive_rescues, release_orphans, rescue
 from siteatlas.scheduler.outages import DatabaseUptime, ResilientLoop, TickTimes, run_until
-from siteatlas.scheduler.rescue import Rescuer
-from siteatlas.scheduler.slots import Capacity, ConcurrencyLimit, RunningJob, Slots, StopReason
+from siteatlas.scheduler.slots import (
+    GRACE_SECONDS,
+    STOP_SECONDS,
+    Alone,
+    Capacity,
+    ConcurrencyLimit,
+    RunningJob,
+    Slots,
+    StopReason,
+)
 from siteatlas.settings import Settings
-from siteatlas.storage.models import LOCAL_USER_ID, SYSTEM_USER_ID, JobStatus
+from siteatlas.storage.models import LOCAL_USER_ID, SYSTEM_USER_ID, Job, JobStatus
 from siteatlas.storage.session import AsyncSession, get_background_session, retry_when_busy
 
 log = get_logger("scheduler")
@@ -66,6 +86,8 @@ MAX_POLL_SECONDS = 5.0
 SHARED_POLL_SECONDS = 0.1
 STALLED_SECONDS = 300.0
 SNOOZE_SECONDS = 60.0
+RETRY_SECONDS = 60.0
+LOCKED_SECONDS = 5.0
 
 
 class Consumer:
@@ -482,3 +504,132 @@ async def _write_final_status(job: RunningJob) -> JobStatus | None:
     )
     log.info("job_released", job_id=str(job.claim.job_id), domain=job.claim.domain)
     return status
+
+
+class Rescuer:
+    """One per process; remembers which jobs could not be rescued."""
+
+    def __init__(self, recounts: Recounts) -> None:
+        self._recounts = recounts
+        self._retry_at: dict[int, float] = {}
+
+    @property
+    def ignored(self) -> list[int]:
+        """The jobs that failed a short while ago."""
+        now = time.monotonic()
+        self._retry_at = {job: at for job, at in self._retry_at.items() if at > now}
+        return list(self._retry_at)
+
+    async def rescue(self, expired: Collection[int], *, count_deaths: bool) -> int:
+        """Rescue these jobs if their leases are still expired. Return how many were rescued.
+
+        All in one transaction, and one by one if that fails. A job whose domain is locked or whose
+        rescue fails is ignored for a while.
+        """
+        try:
+            rescued = await self._rescue(expired, count_deaths=count_deaths)
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - each is tried and logged on its own
+            log.warning(
+                "rescue_retried_individually", jobs=len(expired), error=_rescue_error_code(error)
+            )
+            rescued = await self._rescue_one_by_one(expired, count_deaths=count_deaths)
+        self._ignore(set(expired) - rescued, LOCKED_SECONDS)
+        return len(rescued)
+
+    async def release_orphans(self, worker_id: str, running: Collection[int]) -> bool:
+        """Release the jobs that this process holds without running them; False if that failed."""
+        try:
+            async with get_background_session(for_queue=True) as session, session.begin():
+                jobs = await release_orphans(session, worker_id, running)
+                ended = await _end_scans(session, jobs)
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:
+            log.warning(
+                "release_orphans_failed", error=_rescue_error_code(error), exc_info=_exc_info(error)
+            )
+            return False
+        self._log_and_recount(ended)
+        return True
+
+    async def _rescue_one_by_one(self, expired: Collection[int], *, count_deaths: bool) -> set[int]:
+        """Rescue expired jobs in one transaction each, for a limited time. Return their ids."""
+        rescued: set[int] = set()
+        # Each of several jobs may wait for a lock; new jobs must not wait for all of them.
+        until = time.monotonic() + 5.0
+        for job in expired:
+            if time.monotonic() >= until:
+                break
+            try:
+                rescued |= await self._rescue([job], count_deaths=count_deaths)
+            except DatabaseUnavailable:
+                raise
+            except Exception as error:
+                self._ignore([job], RETRY_SECONDS)
+                log.warning(
+                    "rescue_failed",
+                    job=job,
+                    error=_rescue_error_code(error),
+                    exc_info=_exc_info(error),
+                )
+        return rescued
+
+    async def _rescue(self, expired: Collection[int], *, count_deaths: bool) -> set[int]:
+        async with get_background_session(for_queue=True) as session, session.begin():
+            jobs = await rescue(session, count_deaths=count_deaths, only=expired)
+            ended = await _end_scans(session, jobs)
+        meters.rescues += len(ended)
+        self._log_and_recount(ended)
+        return {job.id for job in ended}
+
+    def _log_and_recount(self, returned: list[_ReturnedJob]) -> None:
+        for job in returned:
+            log.warning("job_rescued", **job.log_fields)
+            if job.status in FINAL_STATUSES:
+                meters.jobs_ended[job.status] += 1
+        self._recounts.start(*(job.id for job in returned if job.status in UNPUBLISHED))
+
+    def _ignore(self, jobs: Collection[int], seconds: float) -> None:
+        until = time.monotonic() + seconds
+        for job in jobs:
+            self._retry_at[job] = max(until, self._retry_at.get(job, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class _ReturnedJob:
+    """A job as it was when it was rescued; it may have been claimed again since."""
+
+    id: int
+    status: JobStatus
+    log_fields: dict[str, Any]
+
+
+async def _end_scans(session: AsyncSession, jobs: Iterable[Job]) -> list[_ReturnedJob]:
+    ended = list(jobs)
+    for job in ended:
+        await end_scan_with_job(session, job.id, job.domain_id, job.status, job.error_code)
+        await queue_follow_up_if_unpublished(session, job)
+    # Numbers of the feed come last, since everybody who publishes waits for them.
+    for job in ended:
+        await announce_failed_job(session, job.id, job.domain_id, job.status, job.error_code)
+    return [_ReturnedJob(job.id, job.status, _log_fields(job)) for job in ended]
+
+
+def _rescue_error_code(error: Exception) -> str:
+    return error.code if isinstance(error, SiteatlasError) else SiteatlasError.code
+
+
+def _log_fields(job: Job) -> dict[str, Any]:
+    return {
+        "job_id": str(job.job_id),
+        "domain": (job.result_data or {}).get("domain"),
+        "status": str(job.status),
+        "rescues": job.rescues,
+        "error_code": job.error_code,
+    }
+
+
+def _exc_info(error: Exception) -> Exception | None:
+    return None if isinstance(error, SiteatlasError) else error

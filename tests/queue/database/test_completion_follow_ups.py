@@ -15,7 +15,7 @@ from siteatlas.processor.publication import record_cancellation, record_failure,
 from siteatlas.queue.fence import Claim, Priority, SubmittedJob
 from siteatlas.queue.operator_actions import remove_domain_and_jobs, retry
 from siteatlas.scanner.options import ChildFilter
-from siteatlas.scheduler.rescue import Rescuer
+from siteatlas.scheduler.consumer import Rescuer
 from siteatlas.scheduler.sitemap_scheduler import enqueue_due_domains
 from siteatlas.settings import Settings
 from siteatlas.storage.models import SYSTEM_USER_ID, Domain, Job

@@ -14,7 +14,7 @@ from sqlalchemy import event, func, select
 
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.processing import Recounts
-from siteatlas.scheduler import rescue as rescuer
+from siteatlas.scheduler import consumer as rescuer
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.scheduler.slots import RunningJob
 from siteatlas.storage.models import Domain, Job, JobAttempt, Worker

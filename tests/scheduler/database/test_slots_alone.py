@@ -15,7 +15,7 @@ from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.fence import Claim, SubmittedJob
 from siteatlas.queue.submission import submit_site
-from siteatlas.scheduler import alone
+from siteatlas.scheduler import slots
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.scheduler.slots import RunningJob, Slots
 from siteatlas.settings import Settings
@@ -118,8 +118,8 @@ async def test_a_suspect_is_not_blamed_for_a_death_before_the_others_have_ended(
 async def test_a_suspect_beside_a_job_that_does_not_end_is_not_blamed(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(alone, "GRACE_SECONDS", 0.1)
-    monkeypatch.setattr(alone, "STOP_SECONDS", 0.1)
+    monkeypatch.setattr(slots, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(slots, "STOP_SECONDS", 0.1)
     await submit("stuck.example.com")
     async with GatedSite() as suspected, working() as consumer, stuck_job(consumer):
         suspect = await submit_suspect(suspected)
@@ -151,7 +151,7 @@ async def stuck_job(consumer: Consumer) -> AsyncIterator[None]:
 async def test_a_suspect_that_survives_its_time_alone_is_cleared_and_others_run_beside_it(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(alone, "ALONE_SECONDS", 1.0)
+    monkeypatch.setattr(slots, "ALONE_SECONDS", 1.0)
     async with GatedSite() as suspected, honest_site() as honest, working() as consumer:
         suspect = await submit_suspect(suspected)
         consumer.wake()
@@ -193,7 +193,7 @@ async def test_the_others_are_stopped_once_for_several_suspects():
 
 
 async def test_suspects_let_the_others_work_after_a_while(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(alone, "ALONE_SECONDS", 0.7)
+    monkeypatch.setattr(slots, "ALONE_SECONDS", 0.7)
     async with GatedSite() as one, honest_site() as another, honest_site() as honest:
         first, second = await submit_suspect(one), await submit_suspect(another)
         other = await submit_server(honest)
@@ -205,7 +205,7 @@ async def test_suspects_let_the_others_work_after_a_while(monkeypatch: pytest.Mo
 
 
 async def test_an_idle_process_makes_the_next_suspects_wait_no_longer_than_a_busy_one():
-    ended = alone.Alone(Slots(4), lambda: None)
+    ended = slots.Alone(Slots(4), lambda: None)
     ended.add(RunningJob(await submit_and_take()))
     ended._since = time.monotonic() - 7_200
     ended.give_way()
