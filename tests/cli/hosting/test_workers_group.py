@@ -20,6 +20,14 @@ OBEYS = "import signal; signal.pthread_sigmask(0, {15}); print(); signal.sigwait
 FAILS_WHEN_ASKED = OBEYS + "; raise SystemExit(5)"
 
 
+@pytest.fixture(autouse=True)
+def _signal_that_is_not_ignored():
+    """A command that ran in this process has left SIGUSR1 ignored; the workers would inherit that."""
+    earlier = signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGUSR1, earlier)
+
+
 async def start(program: str = OBEYS) -> Process:
     command = [sys.executable, "-u", "-c", program]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
