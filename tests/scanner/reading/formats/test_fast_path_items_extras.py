@@ -182,6 +182,15 @@ def test_both_ways_give_the_same_extras(text, cuts, root):
     assert fast == columns_of(text, [], fast=False, root=root)
 
 
+def test_an_escaped_start_of_a_cdata_section_is_text_beside_a_real_one():
+    image = "<image:image><image:loc><![CDATA[https://a.example/i.jpg]]></image:loc></image:image>"
+    text = f"<url>{image}<loc>https://a.example/&lt;![CDATA[</loc></url></urlset>"
+    columns, problems, *_ = columns_of(text, [], fast=False, root=ANNOUNCING)
+    assert columns.urls == ["https://a.example/<![CDATA["]
+    assert columns.extras == [{"images": [{"loc": "https://a.example/i.jpg"}]}]
+    assert problems == {}
+
+
 @pytest.mark.parametrize(
     "section",
     [f"<![CDATA[<{'x' * 300}>]]>", f"<!-- <{'x' * 300} -->", "<!--" + ' a="1"' * 300 + " -->"],

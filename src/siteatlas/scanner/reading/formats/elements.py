@@ -354,9 +354,11 @@ class ElementStream:
         """Whether an element is neither part of an entry, inside one, nor several in one."""
         if self._is_part(element) or any(True for _ in element.iterancestors(*self._entry_tags)):
             return False
-        # What stands between the start of a CDATA section without an end and the end of the next.
-        locs = (child.text for child in element if local_name(child.tag) == "loc")
-        return not any(CDATA_START in (text or "") for text in locs)
+        # A CDATA section without an end swallows all up to the end of the next one, with end tags.
+        locs = (child.text or "" for child in element if local_name(child.tag) == "loc")
+        return not any(
+            "</" in text.partition(CDATA_START)[0] for text in locs if CDATA_START in text
+        )
 
     def _forget_last(self) -> None:
         """Free all before the last finished element, on every level; the parser still holds it."""
