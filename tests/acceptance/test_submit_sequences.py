@@ -96,6 +96,7 @@ def test_a_submit_by_http_is_listed_processed_and_shown_with_its_values(
 
     shown = records(scripts.lines("check_domain_sitemaps.py", site.host_port))
     assert {one["Status"] for one in shown} <= {"completed", "pending"}
+    assert {one["Created by"] for one in shown} == {str(LOCAL_USER_ID)}
     for one in shown:
         assert began <= datetime.fromisoformat(one["Created at"]) <= datetime.now(UTC)
     limit = "url_limit: The scan reached its maximum number of URLs."
