@@ -213,7 +213,7 @@ def _resolve(urls: list[str], faults: list[ProblemCode | None], base: str, tally
 def with_scheme(url: str, base: str | None) -> str:
     """A URL, with the scheme of the base if it begins with the host of that instead of its own."""
     scheme, _, rest = (base or "").partition("://")
-    hosts = (bare_host(re.split("[/?#]", text, maxsplit=1)[0].lower()) for text in (url, rest))
+    hosts = (bare_host(re.split("[/?#:]", text, maxsplit=1)[0].lower()) for text in (url, rest))
     return f"{scheme}://{url}" if rest and len(set(hosts)) == 1 else url
 
 

@@ -198,6 +198,12 @@ def test_a_sitemap_of_the_own_host_without_scheme_gets_one():
     assert document.problems == {"relative_url": 2, "bad_url": 1}
 
 
+def test_a_host_without_scheme_is_recognized_beside_a_site_on_another_port():
+    pages = urlset("<url><loc>a.example/1</loc></url><url><loc>b.example/2</loc></url>")
+    document = read(pages, base_url="https://a.example:8443/sitemap.xml")
+    assert document.urls == ["https://a.example/1", "https://a.example:8443/b.example/2"]
+
+
 @pytest.mark.parametrize("size", [*CHUNKINGS[1:], 997])
 def test_many_broken_entries_cost_the_others_their_extras_only_beyond_the_first_hundred(size):
     link = NEIGHBOURS["languages"]
