@@ -63,7 +63,7 @@ class JobService:
                 base_url=domain,
                 domain_id=domain_id,
                 created_by=created_by,
-                max_pages=result_data.get("max_pages"),
+                max_pages=result_data.get("max_urls", result_data.get("max_pages")),
                 job_id=job_id,
             ),
         )

@@ -80,6 +80,14 @@ async def test_created_jobs_are_worked_off_by_process_pending_sitemaps(
     assert (job.status, job.result_data["url_count"]) == ("completed", 10)
 
 
+async def test_a_created_job_may_give_its_limit_under_the_name_of_the_api() -> None:
+    async with SiteServer() as server:
+        data = job_data(server) | {"result_data": {"domain": server.base, "max_urls": 10}}
+        async with get_background_session() as session, session.begin():
+            submitted = await job_service.create(session, data)
+    assert submitted.max_pages == 10
+
+
 @pytest.mark.criterion("completed-status", "job-dictionary", "call-signatures")
 @pytest.mark.parametrize(
     ("given", "stored"),
