@@ -46,6 +46,7 @@ async def test_a_failed_scan_and_a_removed_site_are_not_confused(client: httpx.A
     assert "site removed" in removed
     opened = WebPage(await client.get("/changes/1"))
     assert "No sitemap was found in robots.txt" in opened.words()
+    assert opened.words("//main").count("scan failed") == 1
     of_site = WebPage(await client.get("/domains/example.com?tab=changes"))
     assert "scan failed" in of_site.words("//li[@id='seq-1']")
 
