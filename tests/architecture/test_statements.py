@@ -1,7 +1,8 @@
 """Statements are built with SQLAlchemy; SQL as text stands in migrations only.
 
-Two modules send rows past SQLAlchemy to the driver: `siteatlas.catalog.url_copy`, which sends new listings by
-COPY (decision 0007), and `siteatlas.storage.backup`, which copies whole tables (decision 0001).
+Four modules go past SQLAlchemy to the driver: `siteatlas.catalog.url_copy` sends new listings by COPY (decision
+0010), `siteatlas.storage.backup` copies whole tables, and `siteatlas.storage.engine` and `siteatlas.storage.session`
+check connections and set limits.
 """
 
 from __future__ import annotations
