@@ -39,24 +39,28 @@ async def becomes_true(condition: Callable[[], bool]) -> bool:
     return False
 
 
-async def test_a_public_site_cannot_use_the_open_connection_of_a_scan_inside():
+@pytest.mark.parametrize("name", ["127.0.0.2", "a.corp.example"])
+async def test_a_public_site_cannot_use_the_open_connection_of_a_scan_inside(name: str):
     inside = PathServer({"/": PAGE}, "127.0.0.2")
     outside = PathServer({})
     async with inside, outside:
         outside.answers = {
             "/robots.txt": whole_answer(b"Sitemap: /s.xml\nSitemap: /good.xml"),
-            "/s.xml": redirect(inside.url("/secret.xml")),
+            "/s.xml": redirect(inside.url("/secret.xml", host=name)),
             "/good.xml": whole_answer(urlset_of(["https://b.example.com/1"])),
         }
-        policy = EgressPolicy.from_text(f"127.0.0.2/32:{inside.port},b.example.com:{outside.port}")
-        resolver = FakeResolver({"b.example.com": ("127.0.0.1",)})
+        policy = EgressPolicy.from_text(
+            f"*.corp.example:{inside.port},127.0.0.2/32:{inside.port},b.example.com:{outside.port}"
+        )
+        resolver = FakeResolver({"b.example.com": ("127.0.0.1",), "a.corp.example": ("127.0.0.2",)})
         gate = Gate(resolver)
         client = HttpClient(policy, Politeness(0, 2), user_agent="x", limits=QUICK, gate=gate)
         analyzer = SitemapAnalyzer(
             policy, Politeness(0, 2), user_agent="x", limits=QUICK, gate=gate
         )
         async with client:
-            await fetch(client.for_site(parse_url(inside.url())), inside.url())
+            site = inside.url(host=name)
+            await fetch(client.for_site(parse_url(site)), site)
             assert inside.open_connections == 1
             record = await record_scan(analyzer, outside.url(host="b.example.com"))
             assert inside.open_connections == 1
