@@ -17,8 +17,10 @@ from sqlalchemy import select
 
 from siteatlas.access.keys import Installation
 from siteatlas.access.limits import PUBLIC
+from siteatlas.api.context import DatabaseProbe
 from siteatlas.api.routes import marked_routes
 from siteatlas.main import create_app
+from siteatlas.queue.metrics import EndedJobs, database_state, queue_load
 from siteatlas.settings import Settings
 from siteatlas.storage.models import Domain
 from siteatlas.storage.session import bind_database, create_database
@@ -41,7 +43,10 @@ QUERIES = {
 
 @pytest_asyncio.fixture
 async def client(database_url: str) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of an application with a single connection to the database."""
+    """A client of an application with a single connection to the database.
+
+    Its probes are patient: a busy machine may need three seconds, a blocked request needs forever.
+    """
     database = create_database(database_url, pool_size=1)
     bind_database(database)
     app = create_app(
@@ -50,6 +55,8 @@ async def client(database_url: str) -> AsyncIterator[httpx.AsyncClient]:
         database=database,
         installation=Installation(is_closed=False),
     )
+    app.state.api.database_state = DatabaseProbe(database_state, 30)
+    app.state.api.queue_load = DatabaseProbe(lambda session: queue_load(session, EndedJobs()), 30)
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url=BASE_URL, timeout=60) as opened:
         yield opened

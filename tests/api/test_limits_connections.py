@@ -25,6 +25,7 @@ from siteatlas.cli.hosting.server import WebServer
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
 from siteatlas.storage.session import bound_database
+from tests.fixtures.waiting import wait_until
 
 TIMEOUT_SECONDS = 10.0
 QUICK = ConnectionLimits(
@@ -79,6 +80,7 @@ class StubbornApp:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self.finish = asyncio.Event()
+        self.connections: set[Any] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] == "/slow":
@@ -101,6 +103,7 @@ async def serving(
     with listen("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
         server = WebServer(stubborn, ready.set, limits)
+        stubborn.connections = server.server_state.connections
         running = asyncio.create_task(server.serve(sockets=[listener]))
         await ready.wait()
 
@@ -202,11 +205,12 @@ async def test_a_body_that_does_not_end_is_given_up(any_port_app: FastAPI):
 
 
 async def test_an_answer_that_nobody_takes_is_given_up(any_port_app: FastAPI):
-    async with serving(any_port_app, QUICK) as (connect, _):
+    async with serving(any_port_app, QUICK) as (connect, stubborn):
         client = await connect()
         client._writer.transport.pause_reading()
         await client.send("GET /large HTTP/1.1\r\nHost: HOST\r\n\r\n")
-        await asyncio.sleep(QUICK.stall_seconds * 3)
+        await wait_until(lambda: len(stubborn.connections) == 1)
+        await wait_until(lambda: not stubborn.connections)
         client._writer.transport.resume_reading()
         assert len(await client.rest()) < LARGE
 

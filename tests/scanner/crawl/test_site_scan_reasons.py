@@ -103,7 +103,8 @@ async def test_a_site_that_never_answers_is_a_timeout(make_analyzer):
         await connection.reader.read()
 
     async with RawServer(silent) as server:
-        record = await record_scan(make_analyzer(server.entry), server.url())
+        limits = replace(QUICK, first_byte=0.3)
+        record = await record_scan(make_analyzer(server.entry, limits=limits), server.url())
     assert record.error_code == "timeout"
 
 
