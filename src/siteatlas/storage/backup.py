@@ -615,7 +615,8 @@ def _damage() -> Iterator[None]:
 def backup_target(name: str) -> Iterator[BinaryIO]:
     """A file to write a backup to, readable by its owner only; `-` is stdout.
 
-    It replaces an older file of the same name when it is complete and on disk.
+    It replaces an older file of the same name when it is complete and on disk. A device or a pipe
+    is written to instead: root would replace even `/dev/null`.
     """
     if name == STANDARD_STREAM:
         yield sys.stdout.buffer
@@ -623,6 +624,10 @@ def backup_target(name: str) -> Iterator[BinaryIO]:
         return
     path = Path(name)
     try:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as device:
+                yield device
+            return
         with _unfinished(path) as (file, unfinished):
             yield file
             file.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -177,6 +178,17 @@ def test_a_backup_that_fails_leaves_the_older_one_and_nothing_else(tmp_path: Pat
         raise DatabaseError
     assert list(tmp_path.iterdir()) == [file]
     assert file.read_bytes() == b"older"
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with backup_target(str(pipe)) as target:
+        target.write(b"backup")
+    assert os.read(reader, 100) == b"backup"
+    os.close(reader)
+    assert pipe.is_fifo()
 
 
 async def test_data_is_not_replaced_unasked(database: Database):
