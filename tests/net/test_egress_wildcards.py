@@ -136,6 +136,16 @@ async def test_a_redirect_from_a_name_by_wildcard_elsewhere_is_refused():
     assert not {"/hr", "/literal", "/rebind"} & set(server.paths)
 
 
+async def test_a_site_that_only_redirects_to_where_its_scan_may_not_go_is_refused_for_that():
+    async with PathServer({"/robots.txt": redirect("http://printer.lan/robots.txt")}) as server:
+        site = f"127.0.0.1:{server.port}"
+        policy = EgressPolicy.from_text(site)
+        analyzer = SitemapAnalyzer(policy, Politeness(0, 2), user_agent="test", limits=QUICK)
+        record = await record_scan(analyzer, site)
+    # Over HTTPS, its port does not answer.
+    assert record.error_code == "egress_denied"
+
+
 async def test_a_name_that_is_bound_to_another_address_later_is_refused():
     async with PathServer({"/": GOOD}) as server:
         resolver = FakeResolver({WIKI: [("127.0.0.1",), ("127.0.0.1", PUBLIC), ("::1",)]})

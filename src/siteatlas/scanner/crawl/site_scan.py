@@ -189,6 +189,7 @@ class SiteScan:
 
     async def _resolve(self) -> tuple[HttpClient, WebAddress, RobotsResult]:
         errors: list[SiteatlasError] = []
+        answered: list[EgressDenied] = []
         for origin in candidate_origins(self._site):
             if not is_worth_trying(origin, self._site, errors):
                 continue
@@ -197,9 +198,14 @@ class SiteScan:
                 result = await self._request_robots(client, origin)
             except TRY_NEXT_ORIGIN_ERRORS as error:
                 errors.append(error)
+                here = (origin.host, origin.port)
+                if isinstance(error, EgressDenied) and error.at and error.at[:2] != here:
+                    # It redirects to where the scan may not go.
+                    answered.append(error)
             else:
                 return client, await self._apply_robots(origin, result), result
-        raise next((error for error in errors if not isinstance(error, EgressDenied)), errors[0])
+        others = (error for error in errors if not isinstance(error, EgressDenied))
+        raise next(iter((*answered, *others)), errors[0])
 
     async def _request_robots(self, client: HttpClient, origin: WebAddress) -> RobotsResult:
         address = origin.at("/robots.txt")
