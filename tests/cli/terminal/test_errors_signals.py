@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+from asyncpg import InterfaceError
 
+from siteatlas.cli.terminal.errors import run_until_signal
 from tests.fixtures.timings import measured
 
 SERVICE = """
@@ -91,3 +94,18 @@ def test_an_interrupt_after_the_work_makes_no_noise(moment: str, code: int):
     command = [sys.executable, "-c", AFTERWARDS, moment]
     result = subprocess.run(command, capture_output=True, check=False)
     assert (result.returncode, result.stderr) == (code, b"")
+
+
+def test_a_signal_is_the_reason_even_if_the_cancelled_statement_fails_in_its_own_way(capsys):
+    async def backup() -> None:
+        signal.raise_signal(signal.SIGTERM)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise InterfaceError("another operation is in progress") from None
+
+    with pytest.raises(SystemExit) as ending:
+        run_until_signal(backup())
+    signal.alarm(0)
+    assert ending.value.code == 128 + signal.SIGTERM
+    assert capsys.readouterr().err == "Stopped by a signal.\n"

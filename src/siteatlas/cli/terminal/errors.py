@@ -96,9 +96,12 @@ def run_until_signal(work: Coroutine[object, object, Result]) -> Result:
 
     try:
         return asyncio.run(cancellable())
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, Exception):
+        # A statement that is cancelled may end with an error of the driver.
+        if not received:
+            raise
         print_message("Stopped by a signal.")
-        sys.exit(SIGNAL_EXIT + next(iter(received), signal.SIGTERM))
+        sys.exit(SIGNAL_EXIT + received[0])
 
 
 def exit_with(error: Exception) -> NoReturn:
