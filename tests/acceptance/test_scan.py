@@ -158,9 +158,10 @@ def test_the_hint_to_watch_a_site_names_what_the_scan_was_allowed(here: Machine,
     usual = here.run("scan", site.base).stderr
     assert usual.endswith(f": {command}\n")
     assert "SITEATLAS_EGRESS_ALLOW" not in usual
-    arguments = ("scan", site.base, "--allow", site.host_port)
+    # Where it redirects to, or the ranges of a wildcard.
+    arguments = ("scan", site.base, "--allow", site.host_port, "--allow", "www.shop.lan:80")
     *_, hint, addition = here.run(*arguments, SITEATLAS_EGRESS_ALLOW="").stderr.splitlines()
-    assert hint.endswith(f": SITEATLAS_EGRESS_ALLOW={site.host_port} {command}")
+    assert hint.endswith(f": SITEATLAS_EGRESS_ALLOW={site.host_port},www.shop.lan:80 {command}")
     assert "SITEATLAS_EGRESS_ALLOW" in addition
 
 

@@ -302,12 +302,12 @@ class ScanTargets:
                 yield target
 
     def say_how_to_watch(self, address: WebAddress) -> None:
-        """Print the command that watches a site, with the allow entries that only this scan had."""
+        """Print the command that watches a site, with all that this scan was allowed."""
         command = f"siteatlas domains add {address.domain}"
-        if self._usual.is_own(address) or not self.policy.is_own(address):
+        if self.policy == self._usual or not self.policy.is_listed(address.host, address.port):
             print_message(f"Watch this site: {command}")
             return
-        entries = shlex.quote(",".join(self.policy.for_site(address).entries))
+        entries = shlex.quote(",".join(self.policy.entries))
         print_message(f"Watch this site: SITEATLAS_EGRESS_ALLOW={entries} {command}")
         print_message("The service that scans it needs the same SITEATLAS_EGRESS_ALLOW.")
 
