@@ -172,12 +172,14 @@ class HttpClient:
         validators_of: ValidatorsOf | None = None,
         max_bytes: int | None = None,
         accept_encoding: str = "gzip",
+        stop_at: str | None = None,
     ) -> AsyncIterator[Response]:
         """Request a document and follow redirects; the body is read through `Response.chunks`.
 
         `validators_of` makes the request conditional: each address gets the validators that it
-        gave, and no other. Raises ScanError for faults of the network and EgressDenied for
-        forbidden addresses.
+        gave, and no other. A redirect to `stop_at` is not followed; the response then has that
+        address, and the status of the redirect. Raises ScanError for faults of the network and
+        EgressDenied for forbidden addresses.
         """
         await fair_loop().yield_to_interactive()
         budget = TimeLimit(self._limits.document)
@@ -193,8 +195,10 @@ class HttpClient:
                 self._require_headers_sent(raw.status, chain[-1], target)
                 if target is None:
                     break
-                exchange.end()
                 chain.append(target)
+                if target.url == stop_at:
+                    break
+                exchange.end()
             yield Response(
                 raw,
                 chain=tuple(chain),

@@ -210,6 +210,8 @@ async def test_a_redirect_of_everything_to_one_page_is_known_as_a_soft_404(site,
     record = await record_scan(make_analyzer(site.host_port), site.base)
     assert set(record.verdicts.values()) == {"rejected soft_404"}
     assert record.error_code == "no_sitemap"
+    # The home page and the random path lead there; a guess need not.
+    assert site.paths.count("/home.txt") == 2
 
 
 async def longest_block(work: Awaitable[object]) -> float:

@@ -133,13 +133,22 @@ class Visitor:
             return await self._fetch(reading, accept_encoding="gzip")
 
     async def _fetch(self, reading: FetchedDocument, *, accept_encoding: str) -> VisitResult:
+        candidate = reading.candidate
+        # Where any path leads; nothing is learned by going there again.
+        catch_all = self.random_path.final_url if candidate.is_guess else None
         async with self._client.get(
-            reading.candidate.address,
+            candidate.address,
             validators_of=self._validators_to_send,
             accept_encoding=accept_encoding,
+            stop_at=catch_all,
         ) as response:
             reading.http_status = response.status
             reading.url = response.address.url
+            if reading.url == catch_all:
+                await emit_verdict(
+                    self._emit, candidate, Verdict.REJECTED, ProblemCode.SOFT_404, reading=reading
+                )
+                return VisitResult(DocumentOutcome.UNREAD)
             error = response.error()
             if error is not None:
                 raise error
@@ -148,12 +157,6 @@ class Visitor:
             return await self._read_new(reading, response)
 
     async def _read_new(self, reading: FetchedDocument, response: Response) -> VisitResult:
-        candidate = reading.candidate
-        if candidate.is_guess and reading.url == self.random_path.final_url:
-            await emit_verdict(
-                self._emit, candidate, Verdict.REJECTED, ProblemCode.SOFT_404, reading=reading
-            )
-            return VisitResult(DocumentOutcome.UNREAD)
         # Before the URL counts as seen, because an unknown compression leads to a second request.
         reader = DocumentReader(
             response.content_encoding,
@@ -165,7 +168,7 @@ class Visitor:
         known = self._known_at(reading.url)
         if known is not None and known.done:
             await self._report_duplicate(reading)
-            return await self._follow_known(candidate, known)
+            return await self._follow_known(reading.candidate, known)
         response.refuse_oversize()
         body = HeldBody(response.chunks(), response.charset)
         try:
