@@ -19,6 +19,7 @@ from tests.fixtures.commands import Machine
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain, add_job, add_scan, add_sitemap
 
+SHORT = ["when", "kind", "url", "sitemap", "lastmod_before", "lastmod_after"]
 pytestmark = pytest.mark.slow
 NOW = datetime.now(UTC)
 
@@ -130,7 +131,13 @@ async def test_the_rest_is_printed_from_the_cursor(database: Database, machine: 
     rest = machine.run("changes", "--cursor", cursor, "--format", "jsonl")
     events = [json.loads(line) for line in (first.stdout + rest.stdout).splitlines()]
     assert [event["kind"] for event in events] == ["sitemap_added", *["added"] * 5]
-    rows = list(csv.DictReader(machine.run("changes", "--format", "csv").stdout.splitlines()))
+
+    def printed(columns: str) -> str:
+        return machine.run("changes", "--format", "csv", "--columns", columns).stdout
+
+    assert printed("short").splitlines()[0].replace('"', "").split(",") == SHORT
+    assert machine.run("changes", "--format", "csv").stdout == printed("short")
+    rows = list(csv.DictReader(printed("all").splitlines()))
     assert [row["id"] for row in rows] == [event["id"] for event in events]
 
 

@@ -101,6 +101,13 @@ MAX_NUMBERS = 5_000
 URL_KINDS = frozenset(kind.value for kind in ChangeKind)
 EVENT_KINDS = frozenset(kind.value for kind in FeedEventKind)
 KINDS = [kind.value for kind in (*ChangeKind, *FeedEventKind)]
+# What people tell apart. A first scan is not a change, so `baseline` is in no group.
+GROUPS = {
+    "added": frozenset({"added", "back"}),
+    "removed": frozenset({"removed", "expired"}),
+    "changed": frozenset({"changed"}),
+}
+GROUPS["other"] = frozenset(KINDS) - {"baseline"}.union(*GROUPS.values())
 FIELDS = ("lastmod", "changefreq", "priority", "extras")
 _cursors = CursorScope("changes")
 
@@ -163,6 +170,11 @@ class FeedFilter:
     def shows_urls(self) -> bool:
         """Whether changes of URLs can match."""
         return self.kinds is None or not self.kinds.isdisjoint(URL_KINDS)
+
+
+def group_place(kind: str) -> int:
+    """The place of the group of a kind; after all of them for `baseline`."""
+    return next((n for n, kinds in enumerate(GROUPS.values()) if kind in kinds), len(GROUPS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +242,11 @@ class ChangeView(View):
     data: Annotated[
         FreeObject | None, Field(description="Details of events of documents and domains.")
     ]
+
+    @property
+    def place(self) -> tuple[int, int, str]:
+        """Where a list for people shows it: in its scan, its group, and by its address."""
+        return (self.seq, group_place(self.kind), self.url or self.sitemap or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -598,24 +615,28 @@ _tag = bindparam("of_tag", type_=Text())
 @cache
 def hits_and_last(shape: WindowShape) -> Select[Any]:
     """The rows of a window that match the kinds, and always its last one, as the next start."""
-    examined = _examined_rows(shape)
+    examined = examined_rows(shape)
     place = func.row_number().over(order_by=[examined.c[name] for name in _feed_order])
     wanted: BindParameter[Any] = bindparam("of_kinds", expanding=True)
     hit = examined.c.kind.in_(wanted) if shape.of_kinds else true()
     marked = select(
         *examined.c, hit.label("hit"), place.label("place"), func.count().over().label("rows")
     ).subquery("marked")
+    shown = or_(marked.c.hit, marked.c.place == marked.c.rows)
+    return with_sitemaps(marked).where(shown).order_by(marked.c.place)
+
+
+def with_sitemaps(rows: Subquery) -> Select[Any]:
+    """The rows with the addresses of their sitemaps, as `change_view` needs them."""
     sitemap, previous = SITEMAPS.alias("sitemap"), SITEMAPS.alias("previous")
     return (
         select(
-            *marked.c,
-            func.coalesce(marked.c.sitemap_url, sitemap.c.url).label("sitemap"),
+            *rows.c,
+            func.coalesce(rows.c.sitemap_url, sitemap.c.url).label("sitemap"),
             previous.c.url.label("previous_sitemap"),
         )
-        .outerjoin(sitemap, sitemap.c.id == marked.c.sitemap_id)
-        .outerjoin(previous, previous.c.id == marked.c.previous_sitemap_id)
-        .where(or_(marked.c.hit, marked.c.place == marked.c.rows))
-        .order_by(marked.c.place)
+        .outerjoin(sitemap, sitemap.c.id == rows.c.sitemap_id)
+        .outerjoin(previous, previous.c.id == rows.c.previous_sitemap_id)
     )
 
 
@@ -626,7 +647,8 @@ def position_of(row: Any) -> FeedPosition:
     return FeedPosition(row.number - 1, event_id=row.event_id)
 
 
-def _examined_rows(shape: WindowShape) -> Subquery:
+def examined_rows(shape: WindowShape) -> Subquery:
+    """The rows of a window, of all kinds."""
     sources: list[Select[Any]] = []
     if shape.has_events:
         sources += [_events_of_scans(shape), _numbered_events(shape)]
@@ -704,13 +726,16 @@ def _changes_of_scans(shape: WindowShape) -> Select[Any]:
         of_scan = of_scan.where(tuple_(columns.sitemap_id, columns.url_hash) > behind)
     ordered = of_scan.order_by(columns.sitemap_id, columns.url_hash)
     changes = ordered.limit(_rows).lateral("changes")
-    shown = {name: changes.c[name] for name in _feed_types if name in changes.c}
-    found = _feed_columns(
-        number=numbers.c.number, part=literal(_of_url), domain=numbers.c.domain, **shown
-    )
+    found = url_columns(changes.c, numbers.c.number, numbers.c.domain)
     rows = found.select_from(numbers).join(changes, true())
     order = (numbers.c.number, changes.c.sitemap_id, changes.c.url_hash)
     return rows.order_by(*order).limit(_rows)
+
+
+def url_columns(changes: Any, number: Any, domain: Any) -> Select[Any]:
+    """The columns of the feed, of changes of URLs."""
+    shown = {name: changes[name] for name in _feed_types if name in changes}
+    return _feed_columns(number=number, part=literal(_of_url), domain=domain, **shown)
 
 
 def _feed_columns(**given: Any) -> Select[Any]:

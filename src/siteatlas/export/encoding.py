@@ -72,6 +72,13 @@ class ExportColumn:
     fields: tuple[str, ...] = ()
 
 
+class ChangeColumns(StrEnum):
+    """Which columns a CSV file of changes has: all, or those that people read."""
+
+    ALL = "all"
+    SHORT = "short"
+
+
 @dataclass(frozen=True, slots=True)
 class ExportSchema:
     """The columns of an export: `flat` for CSV, `nested` for Parquet.
@@ -79,7 +86,7 @@ class ExportSchema:
     `view_fields` are the fields of a view that the columns are taken from.
     """
 
-    name: Exported
+    name: str
     version: int
     view_fields: Sequence[str]
     flat: Sequence[ExportColumn]
@@ -88,7 +95,7 @@ class ExportSchema:
     @property
     def label(self) -> str:
         """Name and version, as the metadata of an export show them."""
-        return f"{self.name.value}/{self.version}"
+        return f"{self.name}/{self.version}"
 
 
 def _field(name: str, kind: Kind = Kind.TEXT) -> ExportColumn:
@@ -109,6 +116,17 @@ def _text_of(value: object) -> str | None:
 
 def _json_of(value: object) -> str | None:
     return None if value is None else orjson.dumps(value).decode()
+
+
+def _seconds(moment: datetime | None) -> datetime | None:
+    return moment and moment.replace(microsecond=0)
+
+
+def _lastmod_of(state: dict[str, Any] | None) -> str | None:
+    """The date as the document has it, or the moment that it stands for."""
+    listed = state or {}
+    moment = listed.get("lastmod")
+    return listed.get("lastmod_text") or (moment and _time_text(moment))
 
 
 def _records(key: str, fields: Sequence[str], view: Any) -> list[dict[str, str | None]] | None:
@@ -181,6 +199,15 @@ _change_columns = (
     _json("after"),
     _json("data"),
 )
+_short_change_columns = (
+    ExportColumn("when", Kind.TIME, lambda view: _seconds(view.not_after)),
+    _field("kind"),
+    # What happened to a site as a whole has no other address.
+    ExportColumn("url", Kind.TEXT, lambda view: view.domain if view.sitemap is None else view.url),
+    _field("sitemap"),
+    ExportColumn("lastmod_before", Kind.TEXT, lambda view: _lastmod_of(view.before)),
+    ExportColumn("lastmod_after", Kind.TEXT, lambda view: _lastmod_of(view.after)),
+)
 
 SCHEMAS = {
     Exported.URLS: ExportSchema(
@@ -222,6 +249,13 @@ SCHEMAS = {
     ),
 }
 
+SHORT_CHANGES = ExportSchema(
+    "short-changes",
+    1,
+    view_fields=[column.name for column in _change_columns],
+    flat=_short_change_columns,
+    nested=_change_columns,
+)
 
 _json_line = partial(orjson.dumps, default=str, option=orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE)
 

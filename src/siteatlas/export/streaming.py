@@ -11,10 +11,12 @@ from __future__ import annotations
 import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, assert_never
 from uuid import UUID
 
 from siteatlas.catalog.change_feed import (
+    ChangeView,
     FeedFilter,
     FeedHeadView,
     read_changes,
@@ -34,6 +36,8 @@ from siteatlas.catalog.url_lists import (
 from siteatlas.errors import InputError
 from siteatlas.export.encoding import (
     SCHEMAS,
+    SHORT_CHANGES,
+    ChangeColumns,
     CsvEncoder,
     Exported,
     ExportFormat,
@@ -49,12 +53,16 @@ from siteatlas.storage.session import (
     get_session,
 )
 
+# Changes that an export for people holds to sort them.
+MAX_SORTED = 5_000
+
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
     """What to export: the URLs of a site, of those with a tag or of all, or their changes.
 
-    The URLs of a site can also be exported as they were `at` a time or a number.
+    The URLs of a site can also be exported as they were `at` a time or a number. Short columns are
+    for people: the changes of each scan are sorted by group and URL.
     """
 
     what: Exported
@@ -65,6 +73,14 @@ class ExportRequest:
     after: int | None = None
     tag: str | None = None
     at: PointInTime | None = None
+    until: int | None = None
+    columns: ChangeColumns = ChangeColumns.ALL
+
+    @property
+    def schema(self) -> ExportSchema:
+        """Its columns."""
+        is_short = self.what is Exported.CHANGES and self.columns is ChangeColumns.SHORT
+        return SHORT_CHANGES if is_short else SCHEMAS[self.what]
 
 
 @dataclass(slots=True)
@@ -92,8 +108,10 @@ async def begin_export(session: AsyncSession, request: ExportRequest) -> Export:
     head = await read_head(session)
     past = await _past_number(session, request)
     if request.what is Exported.CHANGES:
-        start_position(head, after=request.after, cursor=None)
-    schema = SCHEMAS[request.what]
+        start = start_position(head, after=request.after, cursor=None)
+        if request.until is not None:
+            head = replace(head, seq=max(start.done, min(head.seq, request.until)))
+    schema = request.schema
     as_of_seq = head.seq if past is None else past
     metadata = ExportMetadata(schema.label, as_of_seq, str(head.feed_id))
     export = Export(metadata)
@@ -134,7 +152,23 @@ def _batches(
     if request.what is Exported.URLS:
         wanted = request.urls
         return _url_batches(source_of_urls(request.domain_id, wanted, request.tag, at_seq=past))
-    return _change_batches(request, head)
+    batches = _change_batches(request, head)
+    return _sorted_by_scan(batches) if request.schema is SHORT_CHANGES else batches
+
+
+async def _sorted_by_scan(
+    batches: AsyncIterator[Sequence[ChangeView]],
+) -> AsyncGenerator[Sequence[ChangeView], None]:
+    """The changes of each scan in the order of lists for people; large scans in several parts."""
+    held: list[ChangeView] = []
+    async for batch in batches:
+        held += batch
+        # The last scan may go on in the next batch.
+        last = held[-1].seq if held else 0
+        ready = [change for change in held if change.seq < last or len(held) >= MAX_SORTED]
+        held = held[len(ready) :]
+        yield sorted(ready, key=attrgetter("place"))
+    yield sorted(held, key=attrgetter("place"))
 
 
 async def _url_batches(source: UrlSource) -> AsyncIterator[Sequence[Any]]:

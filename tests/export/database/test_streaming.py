@@ -19,10 +19,12 @@ from siteatlas.catalog.url_lists import UrlFilter
 from siteatlas.catalog.urls import url_hash
 from siteatlas.errors import CursorExpired, ParquetFailed
 from siteatlas.export import streaming
-from siteatlas.export.encoding import SCHEMAS, Exported, ExportFormat
+from siteatlas.export.encoding import SCHEMAS, ChangeColumns, Exported, ExportFormat
 from siteatlas.export.streaming import Export, ExportRequest, begin_export
 from siteatlas.storage.models import Domain, FeedHead, UrlChange
 from siteatlas.storage.session import Database
+from tests.fixtures.changes import add_changes as add_changes_of
+from tests.fixtures.changes import add_event, add_published_scan
 from tests.fixtures.database import transaction
 from tests.fixtures.parquet_processes import encoding_processes
 from tests.fixtures.records import add_domain, add_job, add_scan, add_sitemap, add_urls
@@ -178,6 +180,77 @@ async def test_changes_are_exported_after_a_number(
     rows = csv_rows(await exported(request))
     assert [int(row["seq"]) for row in rows] == expected
     assert all(row["after"] == '{"changefreq":"daily"}' for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("after", "until", "expected"), [(1, 2, [2]), (None, 9, [1, 2, 3]), (3, 1, [])]
+)
+async def test_changes_are_exported_up_to_a_number(
+    database: Database, after: int | None, until: int, expected: list[int]
+):
+    domain = await add_changes(3)
+    request = ExportRequest(Exported.CHANGES, ExportFormat.CSV, domain.id, after=after, until=until)
+    assert [int(row["seq"]) for row in csv_rows(await exported(request))] == expected
+
+
+async def add_mixed_changes() -> Domain:
+    """Two scans: the first changed two dates and its robots.txt, the second removed a formula."""
+    async with transaction() as session:
+        domain = await add_domain(session)
+        sitemap = await add_sitemap(session, domain)
+        dates = {
+            "before": {"lastmod": "2026-01-31T00:00:00+00:00"},
+            "after": {"lastmod": "2026-02-01T12:30:00+00:00"},
+        }
+        first = await add_published_scan(session, domain)
+        for number, kind in ((3, "changed"), (1, "changed"), (2, "added")):
+            await add_changes_of(
+                session, first, sitemap, [number], kind, not_after=LASTMOD, **dates
+            )
+        await add_event(session, domain, "robots_changed", first, not_after=LASTMOD)
+        second = await add_published_scan(session, domain)
+        formula: dict[str, Any] = {"url": "=1+1", "before": {}, "after": None, "not_after": LASTMOD}
+        await add_changes_of(session, second, sitemap, [1], "removed", **formula)
+        return domain
+
+
+@pytest.mark.parametrize("at_once", [2, 5_000])
+async def test_short_columns_of_changes_are_for_people(
+    database: Database, monkeypatch: pytest.MonkeyPatch, at_once: int
+):
+    monkeypatch.setattr(streaming, "MAX_LIMIT", at_once)
+    domain = await add_mixed_changes()
+    request = ExportRequest(
+        Exported.CHANGES, ExportFormat.CSV, domain.id, columns=ChangeColumns.SHORT
+    )
+    rows = csv_rows(await exported(request))
+    when, sitemap = "2026-01-31T12:30:00Z", "https://example.com/sitemap.xml"
+    dates = ("2026-01-31", "2026-02-01T12:30:00Z")
+    assert [tuple(row.values()) for row in rows] == [
+        (when, "added", "https://example.com/2", sitemap, *dates),
+        (when, "changed", "https://example.com/1", sitemap, *dates),
+        (when, "changed", "https://example.com/3", sitemap, *dates),
+        (when, "robots_changed", "example.com", "", "", ""),
+        (when, "removed", "'=1+1", sitemap, "", ""),
+    ]
+
+
+async def test_a_scan_with_very_many_changes_is_sorted_in_parts(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(streaming, "MAX_SORTED", 2)
+    monkeypatch.setattr(streaming, "MAX_LIMIT", 2)
+    async with transaction() as session:
+        domain = await add_domain(session)
+        scan = await add_published_scan(session, domain)
+        sitemap = await add_sitemap(session, domain)
+        for key, number in enumerate((4, 1, 3, 2)):
+            url = f"https://example.com/{number}"
+            await add_changes_of(session, scan, sitemap, [key], url=url)
+    request = ExportRequest(
+        Exported.CHANGES, ExportFormat.CSV, domain.id, columns=ChangeColumns.SHORT
+    )
+    assert [row["url"][-1] for row in csv_rows(await exported(request))] == ["1", "4", "2", "3"]
 
 
 async def test_changes_end_at_the_number_of_the_start(database: Database):

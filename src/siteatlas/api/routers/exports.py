@@ -22,7 +22,7 @@ from siteatlas.api.schemas.urls import AllExportQuery, ExportQuery
 from siteatlas.catalog.domains import find_domain_view
 from siteatlas.catalog.url_lists import UrlFilter
 from siteatlas.errors import InputError, KeyRequired
-from siteatlas.export.encoding import MEDIA_TYPES, Exported, ExportFormat
+from siteatlas.export.encoding import MEDIA_TYPES, ChangeColumns, Exported, ExportFormat
 from siteatlas.export.streaming import ExportRequest, begin_export
 from siteatlas.storage.session import AsyncSession
 
@@ -152,6 +152,8 @@ def _export_request(
         query.after,
         tag,
         query.moment,
+        query.until,
+        query.columns,
     )
 
 
@@ -180,6 +182,10 @@ async def _export_response(
 def _require_fitting_filters(query: ExportQuery) -> None:
     has_url_filter = query.wanted != UrlFilter() or query.moment is not None
     if query.what is Exported.CHANGES and has_url_filter:
-        raise InputError("With what=changes, use only after and kinds as filters.")
-    if query.what is Exported.URLS and (query.after is not None or query.kinds is not None):
-        raise InputError("after and kinds apply to what=changes only.")
+        raise InputError("With what=changes, use only after, until and kinds as filters.")
+    of_changes = (query.after, query.until, query.kinds)
+    is_short = query.columns is ChangeColumns.SHORT
+    if query.what is Exported.URLS and (is_short or of_changes != (None, None, None)):
+        raise InputError("after, until, kinds and columns apply to what=changes only.")
+    if is_short and query.format is not ExportFormat.CSV:
+        raise InputError("columns=short applies to format=csv only.")

@@ -11,7 +11,7 @@ from siteatlas.api.schemas.changes import KindsFilter
 from siteatlas.catalog.url_lists import ListingState, PointInTime, UrlExtra, UrlFilter
 from siteatlas.catalog.views import MAX_ADDRESS_CHARS, MAX_BIGINT
 from siteatlas.errors import InputError
-from siteatlas.export.encoding import Exported, ExportFormat
+from siteatlas.export.encoding import ChangeColumns, Exported, ExportFormat
 
 
 class UrlFilters(BaseModel):
@@ -119,7 +119,8 @@ class ExportQuery(PastMoment, UrlFilters, KindsFilter):
 
     what: Exported = Field(
         Exported.URLS,
-        description="The URLs, or their changes. `after` and `kinds` apply to changes only.",
+        description="The URLs, or their changes. `after`, `until`, `kinds` and `columns` apply to "
+        "changes only.",
     )
     format: ExportFormat = Field(
         ExportFormat.CSV, description="`parquet` needs the extra `parquet` on the server."
@@ -129,6 +130,18 @@ class ExportQuery(PastMoment, UrlFilters, KindsFilter):
         ge=0,
         le=MAX_BIGINT,
         description="Only changes after this number. Without it, all that are retained.",
+    )
+    until: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_BIGINT,
+        description="Only changes up to this number. Without it, all that are published.",
+    )
+    columns: ChangeColumns = Field(
+        ChangeColumns.ALL,
+        description="`short`: a CSV file of changes for people, with when, kind, url, sitemap, "
+        "lastmod_before and lastmod_after; each scan is sorted by kind and URL, one with more than "
+        "5,000 changes in several parts.",
     )
 
 

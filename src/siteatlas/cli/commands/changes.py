@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated
+from operator import attrgetter
+from typing import Annotated, Any
 
 import typer
 
@@ -52,6 +53,7 @@ from siteatlas.cli.terminal.output import (
 )
 from siteatlas.cli.terminal.tables import draw_line, terminal_width
 from siteatlas.errors import DatabaseError, InputError
+from siteatlas.export.encoding import SHORT_CHANGES, ChangeColumns
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session
 from siteatlas.text import printable
@@ -110,6 +112,9 @@ def changes(
     cursor: CursorOption = None,
     everything: AllOption = False,
     format: Annotated[ChangeFormat, typer.Option(help="Output format.")] = ChangeFormat.TABLE,
+    columns: Annotated[
+        ChangeColumns, typer.Option(help="With --format csv: the columns.")
+    ] = ChangeColumns.SHORT,
 ) -> None:
     """Print what was added (+), removed (-), changed (~) and moved (>), grouped by scan.
 
@@ -133,7 +138,7 @@ def changes(
         tag=tag,
     )
     printing = _print_newest if newest else _print_feed
-    run(printing(prepare(), request, _feed_writer(format, follow=follow)))
+    run(printing(prepare(), request, _feed_writer(format, columns, follow=follow)))
 
 
 async def _print_newest(
@@ -240,12 +245,14 @@ async def _next_publication(seq: int) -> None:
             await asyncio.sleep(OUTAGE_SECONDS)
 
 
-def _feed_writer(format: ChangeFormat, *, follow: bool) -> Callable[[Sequence[ChangeView]], None]:
+def _feed_writer(
+    format: ChangeFormat, columns: ChangeColumns, *, follow: bool
+) -> Callable[[Sequence[ChangeView]], None]:
     match format:
         case ChangeFormat.JSONL:
             return write_json_lines
         case ChangeFormat.CSV:
-            return _CsvEvents().write
+            return _CsvEvents(columns).write
         case ChangeFormat.TABLE:
             return _GroupedEvents(follow=follow).write
 
@@ -253,13 +260,16 @@ def _feed_writer(format: ChangeFormat, *, follow: bool) -> Callable[[Sequence[Ch
 class _CsvEvents:
     """Prints events as CSV under one header line."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns: ChangeColumns) -> None:
+        self._columns: dict[str, Callable[[Any], Any]] = {name: attrgetter(name) for name in FIELDS}
+        if columns is ChangeColumns.SHORT:
+            self._columns = {column.name: column.value for column in SHORT_CHANGES.flat}
         self._head = True
 
     def write(self, events: Sequence[ChangeView]) -> None:
         """Print the events of one page of the feed as CSV."""
-        rows = ([getattr(event, name) for name in FIELDS] for event in events)
-        write_csv(FIELDS, rows, head=self._head)
+        rows = ([value(event) for value in self._columns.values()] for event in events)
+        write_csv([*self._columns], rows, head=self._head)
         self._head = False
 
 
