@@ -6,22 +6,29 @@ the latest events, and bars of what was added and removed per hour or day.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import cache
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     ColumnElement,
     CompoundSelect,
     Select,
     Subquery,
     Text,
     and_,
+    bindparam,
     case,
     cast,
+    collate,
     desc,
     false,
     func,
@@ -29,6 +36,8 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    true,
+    type_coerce,
     union_all,
 )
 from sqlalchemy.dialects.postgresql import JSONB
@@ -36,27 +45,38 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.catalog.change_feed import (
     EVENT_KINDS,
+    GROUPS,
+    KINDS,
     URL_KINDS,
     ChangeView,
     FeedFilter,
     FeedHeadView,
-    FeedPage,
     FeedPosition,
+    FeedWindow,
     PageInProgress,
+    change_view,
+    examined_rows,
     last_number_before,
     read_changes,
     read_head,
+    start_position,
+    url_columns,
+    with_sitemaps,
 )
 from siteatlas.catalog.domains import tagged_domains
 from siteatlas.catalog.paging import CursorScope, Page, bigint_key, page_size, read_page
+from siteatlas.catalog.views import MAX_BIGINT
 from siteatlas.errors import NotFoundError
-from siteatlas.storage.models import ChangeKind, Domain, FeedEvent, Scan
+from siteatlas.storage.models import ChangeKind, Domain, FeedEvent, FeedEventKind, Scan
 from siteatlas.storage.schema import DOMAINS, FEED_EVENTS, SCANS, URL_CHANGES
 
 # The number of published scans that are examined for one list.
 MAX_SCANS = 5_000
 # Rows of all numbers together: a scan may have many changes and few of the kinds.
 MAX_EXAMINED = 50_000
+# Changes that are sorted for one page, and how many of a scan a list shows.
+MAX_SORTED = 20_000
+FIRST = 10
 # The end of a scan is written before its transaction commits.
 SETTLED_AFTER = timedelta(minutes=10)
 
@@ -73,6 +93,7 @@ class PublishedView:
     """
 
     seq: int
+    scan_id: int | None
     domain: str
     kind: str | None
     error_code: str | None
@@ -91,12 +112,26 @@ class PublishedView:
             return "baseline"
         return "unchanged" if self.is_compared and not (self.change_counts or self.events) else None
 
+    def count(self, kinds: frozenset[str] = URL_KINDS) -> int:
+        """The number of changes of URLs of these kinds."""
+        counts = self.change_counts or {}
+        return sum(count for kind, count in counts.items() if kind in kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers of the feed behind `after`, up to `until`."""
+
+    after: int
+    until: int
+
 
 async def list_published(
     session: AsyncSession,
     *,
     domain_id: UUID | None = None,
     kinds: frozenset[str] = frozenset(),
+    numbers: Numbers = Numbers(0, MAX_BIGINT),
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Page[PublishedView]:
@@ -106,16 +141,16 @@ async def list_published(
     follows.
     """
     scope = CursorScope("publications", (domain_id, tuple(sorted(kinds))))
-    before = scope.read(cursor, bigint_key)
+    before = min(scope.read(cursor, bigint_key) or MAX_BIGINT, numbers.until + 1)
     rest = await session.scalar(newest_unexamined_number(domain_id, before)) if kinds else None
-    scans = _published_scans(domain_id, kinds, before, rest)
-    statement: Select[*tuple[object, ...]] = scans
-    if not kinds:
-        events = _with_numbers_of_their_own(domain_id, before)
-        parts = (newest(part, page_size(limit) + 1) for part in (scans, events))
-        both = union_all(*parts).subquery("both")
-        statement = select(*both.c)
-    statement = statement.order_by(statement.selected_columns["seq"].desc())
+    if rest is not None and rest <= numbers.after:
+        rest = None
+    examined = Numbers(numbers.after if rest is None else rest, before - 1)
+    scans = _published_scans(domain_id, kinds, examined)
+    events = _with_numbers_of_their_own(domain_id, kinds, examined)
+    parts = (newest(part, page_size(limit) + 1) for part in (scans, events))
+    both = union_all(*parts).subquery("both")
+    statement = select(*both.c).order_by(both.c.seq.desc())
     page = await read_page(
         session, statement, page_size(limit), PublishedView, lambda row: scope.write(row.seq)
     )
@@ -125,7 +160,7 @@ async def list_published(
 
 
 def _published_scans(
-    domain_id: UUID | None, kinds: frozenset[str], before: int | None, after: int | None
+    domain_id: UUID | None, kinds: frozenset[str], numbers: Numbers
 ) -> Select[*tuple[object, ...]]:
     is_compared = func.coalesce(Domain.baseline_scan_id < Scan.id, false())
     events = select(func.jsonb_agg(FeedEvent.kind.distinct())).where(
@@ -134,6 +169,7 @@ def _published_scans(
     statement = (
         select(
             Scan.published_seq.label("seq"),
+            Scan.id.label("scan_id"),
             Domain.domain,
             null().cast(Text).label("kind"),
             null().cast(Text).label("error_code"),
@@ -147,23 +183,27 @@ def _published_scans(
             func.coalesce(case((is_compared, events.scalar_subquery())), _none).label("events"),
         )
         .join(Domain, Domain.id == Scan.domain_id)
-        .where(Scan.published_seq.is_not(None), Domain.deleted_at.is_(None))
+        .where(within(Scan.published_seq, numbers), Domain.deleted_at.is_(None))
     )
     if domain_id is not None:
         statement = statement.where(Scan.domain_id == domain_id)
-    if kinds:
-        counted = has_counted(SCANS.c.change_counts, kinds)
-        statement = statement.where(or_(counted, has_events(SCANS.c.id, kinds)))
-    if after is not None:
-        statement = statement.where(Scan.published_seq > after)
-    return statement if before is None else statement.where(Scan.published_seq < before)
+    if not kinds:
+        return statement
+    counted = has_counted(SCANS.c.change_counts, kinds)
+    return statement.where(or_(counted, has_events(SCANS.c.id, kinds)))
+
+
+def within(number: Any, numbers: Numbers) -> ColumnElement[bool]:
+    """SQL condition: a number of the feed is one of these."""
+    return and_(number > numbers.after, number <= numbers.until)
 
 
 def _with_numbers_of_their_own(
-    domain_id: UUID | None, before: int | None
+    domain_id: UUID | None, kinds: frozenset[str], numbers: Numbers
 ) -> Select[*tuple[object, ...]]:
     statement = select(
         FeedEvent.seq.label("seq"),
+        FeedEvent.scan_id,
         FeedEvent.domain,
         cast(FeedEvent.kind, Text).label("kind"),
         FeedEvent.data["error_code"].astext.label("error_code"),
@@ -174,20 +214,177 @@ def _with_numbers_of_their_own(
         cast(null(), Scan.url_count.type).label("url_count"),
         null().cast(JSONB).label("change_counts"),
         _none.label("events"),
-    ).where(FeedEvent.seq.is_not(None))
+    ).where(within(FeedEvent.seq, numbers))
     if domain_id is not None:
         statement = statement.where(FeedEvent.domain_id == domain_id)
-    return statement if before is None else statement.where(FeedEvent.seq < before)
+    return of_kinds(statement, kinds or None)
 
 
-async def read_published(session: AsyncSession, seq: int, limit: int) -> FeedPage:
-    """The first events of one number; NotFoundError if it does not exist or is not retained."""
+async def _number_before(session: AsyncSession, moment: datetime, head: FeedHeadView) -> int:
+    """The last number, of a scan or of its own, that was taken before a moment."""
+    of_scan = await last_number_before(session, moment, after=head.retained_from)
+    events = select(FeedEvent.seq).where(FeedEvent.seq > of_scan, FeedEvent.created_at < moment)
+    return await session.scalar(events.order_by(FeedEvent.seq.desc()).limit(1)) or of_scan
+
+
+async def last_scan_number(session: AsyncSession, domain_id: UUID | None = None) -> Numbers:
+    """The number of the last published scan; none if there is no scan."""
+    numbers = select(Scan.published_seq).where(Scan.published_seq.is_not(None))
+    if domain_id is not None:
+        numbers = numbers.where(Scan.domain_id == domain_id)
+    last = await session.scalar(numbers.order_by(Scan.published_seq.desc()).limit(1)) or 0
+    return Numbers(max(0, last - 1), last)
+
+
+async def count_changes(
+    session: AsyncSession, numbers: Numbers, domain_id: UUID | None = None
+) -> dict[str, int]:
+    """The number of events of each kind; without first scans."""
+    counts = (
+        func.jsonb_each_text(SCANS.c.change_counts).table_valued("kind", "count").render_derived()
+    )
+    of_urls = (
+        select(counts.c.kind, func.sum(cast(counts.c.count, BigInteger)).label("count"))
+        .select_from(SCANS.join(DOMAINS, DOMAINS.c.id == SCANS.c.domain_id).join(counts, true()))
+        .where(within(SCANS.c.published_seq, numbers), DOMAINS.c.deleted_at.is_(None))
+        .group_by(counts.c.kind)
+    )
+    kind = cast(FEED_EVENTS.c.kind, Text).label("kind")
+    of_scans = (
+        select(kind, func.count().label("count"))
+        .join(SCANS, SCANS.c.id == FEED_EVENTS.c.scan_id)
+        .join(DOMAINS, DOMAINS.c.id == SCANS.c.domain_id)
+        .where(FEED_EVENTS.c.seq.is_(None), DOMAINS.c.deleted_at.is_(None))
+        .where(within(SCANS.c.published_seq, numbers), kind != FeedEventKind.BASELINE)
+        .group_by(kind)
+    )
+    others = select(kind, func.count().label("count")).where(within(FEED_EVENTS.c.seq, numbers))
+    others = others.group_by(kind)
+    if domain_id is not None:
+        of_urls = of_urls.where(SCANS.c.domain_id == domain_id)
+        of_scans = of_scans.where(SCANS.c.domain_id == domain_id)
+        others = others.where(FEED_EVENTS.c.domain_id == domain_id)
+    rows = await session.execute(union_all(of_urls, of_scans, others))
+    totals = Counter[str]()
+    for name, count in rows:
+        totals[name] += int(count)
+    return dict(totals)
+
+
+async def first_changes(
+    session: AsyncSession, scans: Sequence[PublishedView], kinds: frozenset[str] = URL_KINDS
+) -> dict[int, list[ChangeView]]:
+    """The first changed URLs of each scan, of each kind by their addresses, by number.
+
+    Scans whose changes are too many to sort together show some of their first thousand.
+    """
+    sorted_ids, other_ids, room = list[int](), list[int](), MAX_SORTED
+    for one in scans:
+        if one.scan_id is None or not one.count(kinds):
+            continue
+        room -= one.count()
+        (sorted_ids if room >= 0 else other_ids).append(one.scan_id)
+    found: dict[int, list[ChangeView]] = {}
+    for ids, bound in ((sorted_ids, MAX_SORTED), (other_ids, 1_000)):
+        values = {"ids": ids, "of_kinds": sorted(kinds & URL_KINDS), "bound": bound}
+        for row in await session.execute(_first_changes(), values) if ids else ():
+            found.setdefault(row.number, []).append(change_view(row))
+    return {seq: sorted(changes, key=attrgetter("place")) for seq, changes in found.items()}
+
+
+@cache
+def _first_changes() -> Select[Any]:
+    scans = (
+        select(SCANS.c.id, SCANS.c.published_seq, DOMAINS.c.domain)
+        .join(DOMAINS, DOMAINS.c.id == SCANS.c.domain_id)
+        .where(SCANS.c.id.in_(bindparam("ids", expanding=True)))
+        .subquery("scans")
+    )
+    bound: BindParameter[int] = bindparam("bound", type_=BigInteger())
+    of_scan = select(URL_CHANGES).where(URL_CHANGES.c.scan_id == scans.c.id)
+    stored = of_scan.order_by(URL_CHANGES.c.sitemap_id, URL_CHANGES.c.url_hash)
+    examined = stored.limit(bound).lateral("examined")
+    wanted: BindParameter[Any] = bindparam("of_kinds", expanding=True)
+    group, scan = _group_of(examined.c.kind), scans.c.id
+    by_url = collate(examined.c.url, "C")
+    in_group = func.row_number().over(partition_by=[scan, group], order_by=by_url)
+    placed = (
+        url_columns(examined.c, scans.c.published_seq, scans.c.domain)
+        .add_columns(group.label("group"), in_group.label("in_group"))
+        .select_from(scans)
+        .join(examined, true())
+        .where(examined.c.kind.in_(wanted))
+        .subquery("placed")
+    )
+    turns = [placed.c.in_group, placed.c.group]
+    turn = func.row_number().over(partition_by=placed.c.number, order_by=turns).label("turn")
+    ordered = select(*placed.c, turn).subquery("ordered")
+    return with_sitemaps(ordered).where(ordered.c.turn <= FIRST)
+
+
+def _group_of(kind: ColumnElement[Any]) -> ColumnElement[int]:
+    text = type_coerce(kind, Text())
+    places = ((text.in_(sorted(kinds)), place) for place, kinds in enumerate(GROUPS.values()))
+    return case(*places, else_=len(GROUPS))
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPage:
+    """The events of one number, or some of them; sorted if they are not too many."""
+
+    published: PublishedView | None
+    items: Sequence[ChangeView]
+    next_cursor: str | None
+    is_sorted: bool
+
+
+async def read_published(
+    session: AsyncSession,
+    seq: int,
+    *,
+    kinds: frozenset[str] = frozenset(),
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> PublishedPage:
+    """The events of one number; NotFoundError if it does not exist or is not retained."""
     head = await read_head(session)
     if not head.retained_from < seq <= head.seq:
         raise NotFoundError
-    return await read_changes(
-        session, FeedFilter(), replace(head, seq=seq), FeedPosition(seq - 1), limit
-    )
+    page = await list_published(session, numbers=Numbers(seq - 1, seq), limit=1)
+    published = page.items[0] if page.items else None
+    wanted = FeedFilter(kinds=kinds or None)
+    scope = CursorScope("published", (seq, tuple(sorted(kinds))))
+    size = page_size(limit)
+    if published is None or published.is_baseline or published.count() > MAX_SORTED:
+        start = (
+            FeedPosition(seq - 1)
+            if cursor is None
+            else start_position(head, after=None, cursor=cursor)
+        )
+        found = await read_changes(session, wanted, replace(head, seq=seq), start, size)
+        following = None if found.at_head else found.next_cursor
+        return PublishedPage(published, found.items, following, is_sorted=False)
+    # What was published does not change, so that a place in it stays the same.
+    place = scope.read(cursor, bigint_key) or 0
+    values = FeedWindow(FeedFilter(), FeedPosition(seq - 1), seq, 2 * MAX_SORTED).values()
+    values |= {"of_kinds": sorted(kinds or KINDS), "size": size + 1, "place": place}
+    rows = (await session.execute(_sorted_changes(), values)).all()
+    following = scope.write(place + size) if len(rows) > size else None
+    return PublishedPage(published, [*map(change_view, rows[:size])], following, is_sorted=True)
+
+
+@cache
+def _sorted_changes() -> Select[Any]:
+    examined = examined_rows(FeedWindow(FeedFilter(), FeedPosition(0), 1, 1).shape)
+    wanted: BindParameter[Any] = bindparam("of_kinds", expanding=True)
+    address = collate(func.coalesce(examined.c.url, examined.c.sitemap_url, ""), "C")
+    order = (_group_of(examined.c.kind), address, examined.c.sitemap_id, examined.c.event_id)
+    place = func.row_number().over(order_by=order).label("place")
+    rows = select(*examined.c, place).where(examined.c.kind.in_(wanted)).order_by(place)
+    size: BindParameter[int] = bindparam("size", type_=BigInteger())
+    start: BindParameter[int] = bindparam("place", type_=BigInteger())
+    shown = rows.limit(size).offset(start).subquery("shown")
+    return with_sitemaps(shown).order_by(shown.c.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +560,8 @@ class ChangesOverTime:
 
     def __init__(self) -> None:
         self._settled: dict[tuple[Period, datetime], PeriodChanges] = {}
+        self._numbers: dict[tuple[UUID, datetime], int] = {}
+        self._totals: dict[tuple[UUID, Numbers], dict[str, int]] = {}
 
     async def read(self, session: AsyncSession, period: Period, count: int) -> list[PeriodChanges]:
         """The changes of each of the last hours or days, scanned or not, the oldest first."""
@@ -373,6 +572,43 @@ class ChangesOverTime:
         known = {start: found.get(start, PeriodChanges(start, 0, 0, 0)) for start in unknown}
         self._remember(period, known, before=now - SETTLED_AFTER - period.length)
         return [known.get(start) or self._settled[period, start] for start in wanted]
+
+    async def numbers(
+        self, session: AsyncSession, since: datetime | None, until: datetime | None
+    ) -> Numbers:
+        """The numbers that were taken in this time and are retained; None is no bound."""
+        head = await read_head(session)
+        after = head.retained_from if since is None else await self._before(session, since, head)
+        last = head.seq if until is None else await self._before(session, until, head)
+        return Numbers(after, max(after, last))
+
+    async def totals(
+        self, session: AsyncSession, numbers: Numbers, domain_id: UUID | None = None
+    ) -> dict[str, int]:
+        """`count_changes`; for all sites, what was published before today is counted once."""
+        if domain_id is not None:
+            return await count_changes(session, numbers, domain_id)
+        head = await read_head(session)
+        today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        middle = await self._before(session, today, head)
+        middle = min(max(middle, numbers.after), numbers.until)
+        key = (head.feed_id, Numbers(numbers.after, middle))
+        if key not in self._totals:
+            self._totals = dict([*self._totals.items()][-100:])
+            self._totals[key] = await count_changes(session, key[1])
+        return Counter(self._totals[key]) + Counter(
+            await count_changes(session, Numbers(middle, numbers.until))
+        )
+
+    async def _before(self, session: AsyncSession, moment: datetime, head: FeedHeadView) -> int:
+        key = (head.feed_id, moment)
+        if key not in self._numbers:
+            found = await _number_before(session, moment, head)
+            if moment > datetime.now(UTC) - SETTLED_AFTER:
+                return found
+            self._numbers = dict([*self._numbers.items()][-200:])
+            self._numbers[key] = found
+        return max(self._numbers[key], head.retained_from)
 
     def _remember(
         self, period: Period, known: dict[datetime, PeriodChanges], *, before: datetime

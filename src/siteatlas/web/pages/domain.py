@@ -175,7 +175,7 @@ def _export_href(site: DomainView, contains: str, state: ListingState) -> str:
 
 async def _changes(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
     base = f"/domains/{site.domain}"
-    return await publications(session, request, base, {"tab": "changes"}, site.id)
+    return await publications(session, request, base, {"tab": "changes"}, site.id, site.domain)
 
 
 async def _problems(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
