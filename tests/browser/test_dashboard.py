@@ -157,6 +157,47 @@ def test_a_site_is_scanned_with_the_keyboard_alone(
     page.wait_for_url(re.compile(r"/jobs/\d+$"))
 
 
+def test_the_rows_of_a_list_are_reached_with_j_and_k(
+    window: WatchedContext, service: Service, scanned: str
+):
+    page = window.open(f"{service.address}/domains/{scanned}?tab=urls")
+    links = page.locator("tbody tr td:first-child a")
+    page.keyboard.press("j")
+    expect(links.first).to_be_focused()
+    page.keyboard.press("j")
+    expect(links.nth(1)).to_be_focused()
+    page.keyboard.press("k")
+    expect(links.first).to_be_focused()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/url?**")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+def test_a_phone_has_a_short_head_and_a_menu(
+    chromium: Browser, service: Service, scanned: str, *, javascript: bool
+):
+    context = chromium.new_context(
+        viewport={"width": 320, "height": 640}, java_script_enabled=javascript
+    )
+    page = context.new_page()
+    page.goto(f"{service.address}/domains/{scanned}?tab=scans")
+    head = page.locator("header.top").bounding_box()
+    assert head
+    assert head["height"] <= 64
+    menu = page.get_by_role("navigation", name="Main")
+    expect(menu).to_be_hidden()
+    row = page.locator(".cards tbody tr").first
+    labels = row.locator("td[data-label]")
+    assert labels.nth(0).get_attribute("data-label") == "State"
+    page.get_by_role("button", name="Menu").click()
+    expect(menu).to_be_visible()
+    menu.get_by_role("link", name="Jobs").click()
+    page.wait_for_url("**/jobs")
+    context.close()
+
+
 @pytest.mark.full
 def test_a_job_is_cancelled_and_retried(
     window: WatchedContext, waiting: Service, chromium: Browser

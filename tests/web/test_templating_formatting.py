@@ -10,6 +10,7 @@ from siteatlas.web.templating import (
     code_spans,
     duration,
     exact,
+    labelled_cells,
     number,
     plural,
     relative,
@@ -94,3 +95,24 @@ def test_a_noun_agrees_with_its_count():
 def test_what_is_between_backticks_is_shown_as_code_and_escaped():
     shown = code_spans("an `&` that is read as `&amp;`, <b>")
     assert shown == ("an <code>&amp;</code> that is read as <code>&amp;amp;</code>, &lt;b&gt;")
+
+
+HEAD = (
+    '<thead><tr><th scope="col"><input type="checkbox"></th><th scope="col">Site</th>'
+    '<th scope="col"><a href="?">URLs <span aria-hidden="true">▾</span></a></th></tr></thead>'
+)
+CELLS = "<tr><td></td><td>a.example</td><td>7</td></tr>"
+
+
+def test_cells_of_cards_have_the_names_of_their_columns():
+    row_header = '<tr><td></td><th scope="row">b.example</th><td class="number">8</td></tr>'
+    whole = '<tr><td colspan="3">Nothing.</td></tr>'
+    page = labelled_cells(
+        f'<table class="cards">{HEAD}<tbody>{CELLS}{row_header}{whole}</tbody></table>'
+        f"<table>{HEAD}<tbody>{CELLS}</tbody></table>"
+    )
+    cards, other = page.split("</table><table>")
+    assert '<td>a.example</td><td data-label="URLs">7</td>' in cards
+    assert '<th scope="row">b.example</th><td data-label="URLs" class="number">8</td>' in cards
+    assert whole in cards
+    assert other == f"{HEAD}<tbody>{CELLS}</tbody></table>"

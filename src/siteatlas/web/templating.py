@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -291,7 +292,41 @@ def _rendered(template: str, scope: Scope, values: Mapping[str, Any]) -> str:
         "can_scan": viewer is not None and AccessScope.SCAN in viewer.scopes,
         "is_open_to_all": _is_open_to_all(scope["app"].state.access),
     }
-    return environment().get_template(template).render(known | dict(values))
+    return labelled_cells(environment().get_template(template).render(known | dict(values)))
+
+
+_TABLE = re.compile(r'<table class="[^"]*\bcards\b.*?</table>', re.DOTALL)
+_HEADER = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
+# What is left is text, in which quotes are escaped already.
+_MARKUP = re.compile(r'<span aria-hidden="true">.*?</span>|<[^>]*>', re.DOTALL)
+_CELL = re.compile(r"<t[dh](?=[ >])")
+
+
+def labelled_cells(page: str) -> str:
+    """The page; in tables with the class `cards`, each cell has the name of its column.
+
+    On a narrow screen, where a row is a card, the style sheet shows it before the value.
+    """
+    return _TABLE.sub(lambda table: _with_labels(table.group()), page)
+
+
+def _with_labels(table: str) -> str:
+    head, end, body = table.partition("</thead>")
+    texts = (_MARKUP.sub("", text).strip() for text in _HEADER.findall(head))
+    labels = [f' data-label="{text}"' if text else "" for text in texts]
+    # The first column with a name is the title of the card.
+    title = next((place for place, label in enumerate(labels) if label), None)
+    if title is not None:
+        labels[title] = ""
+    before, *rows = body.split("<tr")
+    return head + end + "<tr".join([before, *(_row_with_labels(row, labels) for row in rows)])
+
+
+def _row_with_labels(row: str, labels: list[str]) -> str:
+    if "colspan=" in row:
+        return row
+    following = iter(labels)
+    return _CELL.sub(lambda cell: cell.group() + next(following, ""), row)
 
 
 def _is_open_to_all(control: AccessControl) -> bool:

@@ -169,6 +169,16 @@
     return true;
   };
 
+  // Rows of lists: the focus goes to what opens the next or the previous one.
+  const rowOf = (element) => element.closest("main tbody tr, main .items > li");
+  const toRow = (by) => {
+    const rows = [...document.querySelectorAll("main tbody tr, main .items > li")];
+    const links = rows.map((row) => one("a[href], summary", row))
+      .filter((link) => link?.checkVisibility());
+    const place = links.findIndex((link) => rowOf(link) === rowOf(document.activeElement));
+    links[place < 0 ? 0 : place + by]?.focus();
+  };
+
   const GO = { o: "/", d: "/domains", c: "/changes", p: "/problems", j: "/jobs", s: "/system",
     k: "/keys", w: "/webhooks" };
   let waitingForPlace = false;
@@ -178,6 +188,9 @@
     r: toggleLive,
     t: nextTheme,
     "?": () => one("#keys-dialog")?.showModal(),
+    j: () => toRow(1),
+    k: () => toRow(-1),
+    x: () => rowOf(document.activeElement)?.querySelector("input[type=checkbox]")?.click(),
   };
   document.addEventListener("keydown", (event) => {
     // A dialog that was closed a moment ago may still have the focus.
@@ -225,6 +238,7 @@
     showLive(paused ? "paused" : "lost");
     tick();
     drawCharts();
+    one(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
     setInterval(tick, 1000);
     setTimeout(openStream);
     setInterval(openStream, RETRY_MS);
