@@ -26,6 +26,7 @@ PATHS = [
     "/webhooks",
     "/system",
     "/keys",
+    "/audit",
     "/scan",
 ]
 TABS = ["summary", "tree", "urls", "changes", "problems", "scans", "robots", "settings"]

@@ -29,6 +29,7 @@ PAGES = [
     "/webhooks",
     "/system",
     "/keys",
+    "/audit",
     "/scan",
 ]
 TABS = ["summary", "tree", "urls", "changes", "problems", "scans", "robots", "settings"]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Annotated, Protocol, TypeVar
 from urllib.parse import parse_qs
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 
 from siteatlas.access.keys import Installation
 from siteatlas.catalog.newest_changes import ChangesOverTime
@@ -140,5 +140,8 @@ async def _read_session() -> AsyncIterator[AsyncSession]:
         yield session
 
 
+# PostgreSQL stores no NUL in text.
+NO_NUL = r"^[^\x00]*$"
+Cursor = Annotated[str | None, Query(max_length=2048)]
 Context = Annotated[Services, Depends(_services)]
 ReadSession = Annotated[AsyncSession, Depends(_read_session, scope="function")]

@@ -255,7 +255,7 @@ def environment() -> Environment:
         "limits": LIMITS,
         "plural": plural,
         "navigation": NAVIGATION,
-        "admin_navigation": (("/keys", "Keys"),),
+        "admin_navigation": (("/keys", "Keys"), ("/audit", "Audit trail")),
         "version": __version__,
         "when": when,
     }

@@ -1,16 +1,21 @@
-"""The state of the installation: workers, queue, database, and the settings with their source."""
+"""The installation and who uses it: workers, database and settings; keys and the audit trail."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from dataclasses import fields
+from operator import attrgetter
 from typing import Annotated
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, Response, StreamingResponse
 
 from siteatlas.access.authentication import LOGIN, safe_path
 from siteatlas.access.identity import CurrentIdentity
 from siteatlas.access.keys import (
     MAX_EXPIRY_DAYS,
+    MAX_NAME_CHARS,
     SECONDS_A_DAY,
     KeyRequest,
     KeyText,
@@ -20,14 +25,16 @@ from siteatlas.access.keys import (
     revoke,
 )
 from siteatlas.access.limits import ADMIN, PUBLIC, READ
-from siteatlas.catalog.access import list_keys
+from siteatlas.catalog.access import AuditEventView, list_audit_events, list_keys
+from siteatlas.catalog.paging import MAX_LIMIT
 from siteatlas.errors import InputError, KeyInvalid, error_classes
+from siteatlas.export.encoding import CsvEncoder, ExportColumn, ExportFormat, Kind, encoded
 from siteatlas.logs import get_logger
 from siteatlas.queue.views import list_workers
 from siteatlas.settings import Settings, displayed_value, environment_name
 from siteatlas.storage.session import get_session, retry_when_busy
 from siteatlas.web.charts import NamedValue, PeriodBar, ScanMark
-from siteatlas.web.context import Context, Form, ReadSession, read_form
+from siteatlas.web.context import NO_NUL, Context, Cursor, Form, ReadSession, read_form
 from siteatlas.web.templating import TONES, next_href, redirect, render
 
 MESSAGES = {kind.code: kind().message for kind in error_classes()}
@@ -107,11 +114,7 @@ log = get_logger("web")
 
 
 @router.get("/keys", dependencies=[ADMIN], response_class=HTMLResponse)
-async def show_keys(
-    request: Request,
-    session: ReadSession,
-    cursor: Annotated[str | None, Query(max_length=2048)] = None,
-) -> HTMLResponse:
+async def show_keys(request: Request, session: ReadSession, cursor: Cursor = None) -> HTMLResponse:
     """All keys, and the form for another."""
     page = await list_keys(session, limit=ROWS, cursor=cursor)
     return render(
@@ -175,3 +178,50 @@ async def revoke_key_on_page(
 async def _revoke(key_id: str, by_key: str | None) -> None:
     async with get_session() as session, session.begin():
         await revoke(session, key_id, by_key=by_key)
+
+
+UserName = Annotated[str, Query(max_length=MAX_NAME_CHARS, pattern=NO_NUL)]
+AUDIT_COLUMNS = [
+    ExportColumn(
+        field.name, Kind.TIME if field.name == "created_at" else Kind.TEXT, attrgetter(field.name)
+    )
+    for field in fields(AuditEventView)
+]
+
+
+@router.get("/audit", dependencies=[ADMIN], response_class=HTMLResponse)
+async def show_audit(
+    request: Request, session: ReadSession, user: UserName = "", cursor: Cursor = None
+) -> HTMLResponse:
+    """One page of the audit trail, newest first."""
+    page = await list_audit_events(session, user=user or None, limit=ROWS, cursor=cursor)
+    kept = {"user": user} if user else {}
+    return render(
+        request,
+        "audit.html",
+        events=page.items,
+        user=user,
+        csv_href=f"/audit.csv?{urlencode(kept)}",
+        next_href=next_href("/audit", page.next_cursor, kept),
+    )
+
+
+@router.get("/audit.csv", dependencies=[ADMIN])
+async def export_audit(user: UserName = "") -> Response:
+    """All events that the filter of the page lets through, as a file."""
+    return StreamingResponse(
+        encoded(CsvEncoder(AUDIT_COLUMNS), _audit_batches(user or None)),
+        media_type=ExportFormat.CSV.media_type,
+        headers={"Content-Disposition": 'attachment; filename="siteatlas-audit.csv"'},
+    )
+
+
+async def _audit_batches(user: str | None) -> AsyncIterator[list[AuditEventView]]:
+    cursor: str | None = ""
+    while cursor is not None:
+        async with get_session() as session, session.begin():
+            page = await list_audit_events(
+                session, user=user, limit=MAX_LIMIT, cursor=cursor or None
+            )
+        yield page.items
+        cursor = page.next_cursor

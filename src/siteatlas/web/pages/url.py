@@ -26,12 +26,10 @@ from siteatlas.catalog.sitemaps import (
 from siteatlas.catalog.url_lists import UrlFilter, list_sitemap_urls, list_url_history
 from siteatlas.scanner.reading.entries import MAX_URL_CHARS
 from siteatlas.storage.session import AsyncSession
-from siteatlas.web.context import ReadSession
+from siteatlas.web.context import NO_NUL, Cursor, ReadSession
 from siteatlas.web.templating import NOTHING, exact, explain, next_href, render
 
 ROWS = 50
-# PostgreSQL stores no NUL in text.
-NO_NUL = r"^[^\x00]*$"
 
 router = APIRouter(include_in_schema=False)
 
@@ -51,7 +49,7 @@ async def show_url(
     session: ReadSession,
     domain: Annotated[str, Path(max_length=2048)],
     url: Annotated[str, Query(min_length=1, max_length=MAX_URL_CHARS, pattern=NO_NUL)],
-    cursor: Annotated[str | None, Query(max_length=2048)] = None,
+    cursor: Cursor = None,
 ) -> HTMLResponse:
     """One page of the changes of a URL, newest first; the first one with its sitemaps."""
     site = await find_domain_view(session, domain)
@@ -93,7 +91,7 @@ async def show_sitemap(
     session: ReadSession,
     sitemap_id: UUID,
     contains: Annotated[str, Query(max_length=2048)] = "",
-    cursor: Annotated[str | None, Query(max_length=2048)] = None,
+    cursor: Cursor = None,
 ) -> HTMLResponse:
     """A document with its URLs, or with its children if it is an index."""
     sitemap = await find_sitemap(session, sitemap_id)

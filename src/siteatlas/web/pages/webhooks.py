@@ -5,10 +5,9 @@ The secret of a new webhook is on the page that answers the form, and nowhere el
 
 from __future__ import annotations
 
-from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from siteatlas.access.identity import CurrentIdentity
@@ -25,7 +24,7 @@ from siteatlas.notify.endpoints import (
     deliver_test,
 )
 from siteatlas.storage.session import get_session, retry_when_busy
-from siteatlas.web.context import Context, Form, ReadSession, Services, read_form
+from siteatlas.web.context import Context, Cursor, Form, ReadSession, Services, read_form
 from siteatlas.web.templating import next_href, redirect, render
 
 ROWS = 50
@@ -38,7 +37,6 @@ MEANINGS = {
 
 log = get_logger("web")
 router = APIRouter(include_in_schema=False)
-Cursor = Annotated[str | None, Query(max_length=2048)]
 
 
 @router.get("/webhooks", dependencies=[READ], response_class=HTMLResponse)
