@@ -27,6 +27,7 @@ PATHS = [
     "/system",
     "/keys",
     "/audit",
+    "/sessions",
     "/scan",
 ]
 TABS = ["summary", "tree", "urls", "changes", "problems", "scans", "robots", "settings"]

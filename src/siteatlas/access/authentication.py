@@ -15,6 +15,7 @@ import re
 import secrets
 from dataclasses import dataclass
 from urllib.parse import parse_qs, quote, urlencode
+from uuid import UUID
 from weakref import WeakValueDictionary
 
 from fastapi import APIRouter, Request
@@ -48,6 +49,7 @@ from siteatlas.storage.session import get_autocommit_session, get_session
 
 LOGIN = "/login"
 LOGOUT = "/logout"
+SESSIONS = "/sessions"
 # The life of a browser session: without a request, and in any case.
 IDLE_SECONDS = 12 * 3600.0
 TOTAL_SECONDS = 7 * 86400.0
@@ -256,26 +258,45 @@ async def log_in(request: Request) -> Response:
 
 @router.post(LOGOUT, dependencies=[PUBLIC])
 async def log_out(request: Request) -> Response:
-    """End the session of this browser; with the field `all`, all sessions of its user."""
+    """End the session of this browser; with the field `all`, all sessions of its user.
+
+    With the field `session`, end that one of them instead, and go back to their list.
+    """
     control: AccessControl = request.app.state.access
     is_tls = control.front.uses_tls(request.scope)
     token = session_token(request.scope, is_tls=is_tls)
-    if token is not None:
-        await _end(request, control, token, everywhere="all" in await _form_fields(request))
-    response = RedirectResponse(LOGIN, status_code=303)
-    clear_session_cookie(response, is_tls=is_tls)
+    location = LOGIN if token is None else await _end(request, control, token)
+    response = RedirectResponse(location, status_code=303)
+    if location.startswith(LOGIN):
+        clear_session_cookie(response, is_tls=is_tls)
     return response
 
 
-async def _end(request: Request, control: AccessControl, token: str, *, everywhere: bool) -> None:
+async def _end(request: Request, control: AccessControl, token: str) -> str:
+    """End what the form names; return where to go on, which is also what the trail records."""
     try:
         identity = await identify_sender(request.scope, control, is_closed=True)
     except KeyRequired:
-        return
+        return LOGIN
     request.scope[RequestKey.identity] = identity
-    if everywhere:
-        await end_all_sessions(identity)
-    await end_session(token)
+    form = await _form_fields(request)
+    async with get_session() as session, session.begin():
+        if "session" in form:
+            ident = _session_id(form["session"][-1])
+            ended = ident and await end_browser_sessions(session, identity.user_id, ident)
+            return f"{SESSIONS}?ended={ident}" if ended else SESSIONS
+        await end_browser_session(session, hash_secret(token))
+        if "all" in form:
+            await end_browser_sessions(session, identity.user_id)
+            return f"{LOGIN}?ended=all"
+    return LOGIN
+
+
+def _session_id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 async def _form_fields(request: Request) -> dict[str, list[str]]:
@@ -305,17 +326,6 @@ async def open_session(identity: Identity) -> str:
         )
         await end_excess_sessions(session, identity.key_id, SESSIONS_PER_KEY)
     return token
-
-
-async def end_session(token: str) -> None:
-    async with get_session() as session, session.begin():
-        await end_browser_session(session, hash_secret(token))
-
-
-async def end_all_sessions(identity: Identity) -> int:
-    """End all sessions of a user; return their number."""
-    async with get_session() as session, session.begin():
-        return await end_browser_sessions(session, identity.user_id)
 
 
 def session_token(scope: Scope, *, is_tls: bool) -> str | None:

@@ -282,13 +282,41 @@ async def end_browser_session(session: AsyncSession, token_hash: bytes) -> None:
     await session.execute(delete(BrowserSession).where(BrowserSession.token_hash == token_hash))
 
 
-async def end_browser_sessions(session: AsyncSession, user_id: UUID) -> int:
-    """End all sessions of a user, whichever key opened them; return their number."""
+async def end_browser_sessions(
+    session: AsyncSession, user_id: UUID, ident: UUID | None = None
+) -> int:
+    """End all sessions of a user, whichever key opened them, or one; return their number."""
     keys = select(ApiKey.id).where(ApiKey.user_id == user_id)
+    statement = delete(BrowserSession).where(BrowserSession.key_id.in_(keys))
+    if ident is not None:
+        statement = statement.where(BrowserSession.id == ident)
+    return len((await session.execute(statement.returning(BrowserSession.id))).all())
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserSessionView:
+    """A login of the dashboard, without its token."""
+
+    id: UUID
+    key_id: str
+    key_name: str
+    created_at: datetime
+    last_used_at: datetime
+    expires_at: datetime
+
+
+async def list_browser_sessions(
+    session: AsyncSession, user_id: UUID, *, idle_seconds: float, limit: int
+) -> list[BrowserSessionView]:
+    """The sessions of a user that have not ended, those used last first."""
     statement = (
-        delete(BrowserSession).where(BrowserSession.key_id.in_(keys)).returning(BrowserSession.id)
+        select_view(BrowserSessionView, BrowserSession, key_name=ApiKey.name)
+        .join(ApiKey, ApiKey.id == BrowserSession.key_id)
+        .where(ApiKey.user_id == user_id, ~_is_expired, *_has_not_ended(idle_seconds))
+        .order_by(BrowserSession.last_used_at.desc(), BrowserSession.id)
+        .limit(limit)
     )
-    return len((await session.execute(statement)).all())
+    return [BrowserSessionView(*row) for row in await session.execute(statement)]
 
 
 async def end_excess_sessions(session: AsyncSession, key_id: str, kept: int) -> None:

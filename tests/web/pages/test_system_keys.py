@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from siteatlas.access.keys import Scope
-from siteatlas.storage.models import ApiKey, BrowserSession
+from siteatlas.storage.models import ApiKey
 from tests.fixtures.access import client_with, make_key
 from tests.fixtures.pipeline import rows_of
 from tests.fixtures.web_pages import WebPage
@@ -108,18 +108,14 @@ async def test_a_key_that_cannot_be_made_is_refused(
     assert await rows_of(ApiKey) == []
 
 
-async def test_the_frame_says_who_is_logged_in_and_ends_all_sessions(app: FastAPI):
-    async with (
-        logged_in(app, Scope.READ) as first,
-        logged_in(app, Scope.READ) as second,
-    ):
-        page = WebPage(await first.get("/"))
-        assert re.search(r"Logged in as\s+ann", page.words("//details[@class='menu']"))
-        assert len(page.find("//form[@action='/logout']")) == 2
-        assert page.find("//header//a[@data-scan]") == []
-        await first.post("/logout", data={"all": "1"})
-        assert (await second.get("/jobs")).status_code == 401
-    assert await rows_of(BrowserSession) == []
+async def test_the_frame_says_who_is_logged_in_and_leads_to_the_sessions(app: FastAPI):
+    async with logged_in(app, Scope.READ) as browser:
+        page = WebPage(await browser.get("/"))
+    menu = "//details[@class='menu']"
+    assert re.search(r"Logged in as\s+ann", page.words(menu))
+    assert page.find(f"{menu}//form/@action") == ["/logout"]
+    assert page.find(f"{menu}//a/@href") == ["/sessions"]
+    assert page.find("//header//a[@data-scan]") == []
 
 
 async def test_in_local_mode_nobody_logs_out(client: httpx.AsyncClient):

@@ -1,4 +1,4 @@
-"""The installation and who uses it: workers, database and settings; keys and the audit trail."""
+"""The installation and who uses it: workers, database and settings; keys, sessions, audit trail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 
-from siteatlas.access.authentication import LOGIN, safe_path
+from siteatlas.access.authentication import IDLE_SECONDS, LOGIN, SESSIONS, safe_path
 from siteatlas.access.identity import CurrentIdentity
 from siteatlas.access.keys import (
     MAX_EXPIRY_DAYS,
@@ -25,7 +25,12 @@ from siteatlas.access.keys import (
     revoke,
 )
 from siteatlas.access.limits import ADMIN, PUBLIC, READ
-from siteatlas.catalog.access import AuditEventView, list_audit_events, list_keys
+from siteatlas.catalog.access import (
+    AuditEventView,
+    list_audit_events,
+    list_browser_sessions,
+    list_keys,
+)
 from siteatlas.catalog.paging import MAX_LIMIT
 from siteatlas.errors import InputError, KeyInvalid, error_classes
 from siteatlas.export.encoding import CsvEncoder, ExportColumn, ExportFormat, Kind, encoded
@@ -47,10 +52,25 @@ async def show_login(
     request: Request,
     error: Annotated[str, Query(max_length=64)] = "",
     next: Annotated[str, Query(max_length=2048)] = "/",
+    ended: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
     """The form, with what was wrong with the key that was entered before."""
     fault = MESSAGES.get(error, KeyInvalid().message) if error else ""
-    return render(request, "login.html", fault=fault, destination=safe_path(next))
+    return render(request, "login.html", fault=fault, destination=safe_path(next), ended=ended)
+
+
+@router.get(SESSIONS, dependencies=[READ], response_class=HTMLResponse)
+async def show_sessions(
+    request: Request,
+    session: ReadSession,
+    identity: CurrentIdentity,
+    ended: Annotated[str, Query(max_length=64)] = "",
+) -> HTMLResponse:
+    """Where the sender is logged in; nobody sees the sessions of others."""
+    own = await list_browser_sessions(
+        session, identity.user_id, idle_seconds=IDLE_SECONDS, limit=MAX_LIMIT
+    )
+    return render(request, "sessions.html", sessions=own, ended=ended)
 
 
 HOURS = [PeriodBar(f"{hour:02d}:00", hour * 7 % 40, hour * 5 % 23) for hour in range(24)]
