@@ -172,8 +172,31 @@ def test_the_rows_of_a_list_are_reached_with_j_and_k(
     expect(links.first).to_be_focused()
     page.keyboard.press("Enter")
     page.wait_for_url("**/url?**")
+
+
+def test_the_keys_are_listed_by_a_key_and_by_a_button_but_not_while_typing(
+    window: WatchedContext, service: Service
+):
+    page = window.open(service.address + "/jobs")
+    listed = page.get_by_role("dialog", name="Keyboard shortcuts")
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+    expect(listed).to_be_visible()
+    assert Axe().run(page).response["violations"] == []
+    page.keyboard.press("Escape")
+    expect(listed).to_be_hidden()
+    page.get_by_role("button", name="Keyboard shortcuts").click()
+    places = listed.locator("dt", has_text="g").locator("+ dd").all_inner_texts()
+    assert places == page.locator(".rail li a").all_inner_texts()
+    listed.get_by_role("button", name="Close").click()
+    field = page.get_by_role("searchbox", name="Site")
+    field.fill("a")
+    page.keyboard.type("?gk/x")
+    expect(listed).to_be_hidden()
+    expect(field).to_have_value("a?gk/x")
+    page.locator("h1").click()
+    page.keyboard.press("g")
+    page.keyboard.press("a")
+    page.wait_for_url("**/audit")
 
 
 @pytest.mark.parametrize("javascript", [True, False])

@@ -179,27 +179,27 @@
     links[place < 0 ? 0 : place + by]?.focus();
   };
 
-  const GO = { o: "/", d: "/domains", c: "/changes", p: "/problems", j: "/jobs", s: "/system",
-    k: "/keys", w: "/webhooks" };
   let waitingForPlace = false;
+  const openKeys = () => one("#keys-dialog")?.showModal();
   const keys = {
     "/": () => one("#search")?.focus(),
     s: openScan,
     r: toggleLive,
     t: nextTheme,
-    "?": () => one("#keys-dialog")?.showModal(),
+    "?": openKeys,
     j: () => toRow(1),
     k: () => toRow(-1),
     x: () => rowOf(document.activeElement)?.querySelector("input[type=checkbox]")?.click(),
   };
   document.addEventListener("keydown", (event) => {
-    // A dialog that was closed a moment ago may still have the focus.
-    const typing = event.target.closest?.("input, textarea, select, dialog") &&
+    // A dialog that was closed a moment ago may still have the focus; nobody types in a checkbox.
+    const typing = event.target.closest?.("input:not([type=checkbox]), textarea, select, dialog") &&
       !event.target.closest("dialog:not([open])");
     if (event.ctrlKey || event.metaKey || event.altKey || typing) return;
     if (waitingForPlace) {
       waitingForPlace = false;
-      if (GO[event.key]) location.assign(GO[event.key]);
+      const places = [...document.querySelectorAll(".rail li a")];
+      places.find((link) => link.textContent.trim()[0].toLowerCase() === event.key)?.click();
       return;
     }
     if (event.key === "g") { waitingForPlace = true; return; }
@@ -211,6 +211,7 @@
     const on = (selector) => event.target.closest?.(selector);
     if (on("[data-theme-button]")) nextTheme();
     else if (on("[data-live]")) toggleLive();
+    else if (on("[data-keys]")) openKeys();
     else if (on("[data-scan]") && openScan()) event.preventDefault();
     else if (on("[data-close]")) on("dialog")?.close();
     else if (on("[data-copy]")) navigator.clipboard?.writeText(on("[data-copy]").dataset.copy);
