@@ -370,6 +370,18 @@ async def test_changes_can_be_filtered_by_events_of_documents_and_domains(
     assert events.find("//a[.='what changed']/@href") == [f"/domains/{site.domain}?tab=robots"]
 
 
+async def test_the_versions_of_a_robots_file_have_names_of_their_own(client: httpx.AsyncClient):
+    content = {"/robots.txt": "Sitemap: {base}/a.xml\n", "/a.xml": urlset(pages("a", 3))}
+    async with SiteServer(content) as server:
+        await scan_server(server)
+        server.pages["/robots.txt"] = "Sitemap: {base}/a.xml\nDisallow: /private\n"
+        await scan_server(server)
+    (site,) = await rows_of(Domain)
+    page = await page_at(client, f"/domains/{site.domain}?tab=robots")
+    names = page.find("//section[.//details]/@aria-label")
+    assert len(set(names)) == len(names) == 2
+
+
 async def test_the_summary_shows_sections_and_months(client: httpx.AsyncClient):
     entries = [("{base}/shop/" + str(n), "2026-03-05") for n in range(6)]
     entries += [("{base}/blog/" + str(n), "2026-01-20") for n in range(3)]

@@ -92,7 +92,7 @@ async def test_in_local_mode_the_trail_says_that_requests_are_not_in_it(
     client: httpx.AsyncClient,
 ):
     page = await page_at(client, "/audit")
-    assert "requests in local mode are not recorded" in page.words()
+    assert "Requests in local mode are not recorded" in page.words()
     assert "Nothing has been recorded yet." in page.words()
     assert page.find("//a[.='Export CSV']") == []
 
