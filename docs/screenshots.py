@@ -31,7 +31,7 @@ HEIGHT = 800
 STOP_SECONDS = 30
 # A demo of this age has a history with a shape.
 DEMO_SECONDS = 60
-CHANGING_SITE, SLOW_SITE, FAILING_SITE, SHOP = (f"127.0.7.{n}:8765" for n in (9, 10, 6, 1))
+CHANGING_SITE, FAILING_SITE, SHOP = (f"{n}.localhost:8765" for n in ("market", "card", "shop"))
 
 
 @dataclass(frozen=True, slots=True)

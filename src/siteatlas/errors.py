@@ -498,12 +498,6 @@ class PortTaken(ConfigurationError):
         self.option = option
 
 
-class DemoRunning(ConfigurationError):
-    """Another demo is already using this data directory."""
-
-    code = "demo_running"
-
-
 class OutputFailed(SiteatlasError):
     """The output cannot be written."""
 

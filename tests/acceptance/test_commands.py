@@ -283,13 +283,3 @@ def test_an_interrupted_scan_ends_with_130_and_what_it_has(fresh_machine: Machin
                 output, _ = scan.communicate(timeout=20)
             assert scan.returncode == 130
     assert json.loads(output)["status"] == "cancelled"
-
-
-@pytest.mark.full
-def test_the_demo_ends_as_its_stories_say_and_remembers(fresh_machine: Machine):
-    first = fresh_machine.run("demo", "--exit")
-    assert first.returncode == 0, first.stderr
-    assert "7 sites" not in first.stderr
-    second = fresh_machine.run("demo", "--exit")
-    assert second.returncode == 0
-    assert "7 sites" in second.stderr

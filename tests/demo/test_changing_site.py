@@ -8,7 +8,7 @@ from itertools import pairwise
 from siteatlas.demo.changing import JOURNAL, MARKET, ChangingSite
 from siteatlas.demo.sites import SiteContent
 
-BASE = "http://127.0.7.8:8765"
+BASE = "http://journal.localhost:8765"
 
 
 def served(content: SiteContent) -> dict[str, bytes]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import re
+import socket
 from collections.abc import AsyncIterator
 from xml.etree import ElementTree as ET
 
 import aiohttp
 import pytest
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 from siteatlas.demo import DemoServer, DemoSite
 
@@ -21,9 +23,26 @@ async def demo() -> AsyncIterator[DemoServer]:
         yield server
 
 
+class Loopback(AbstractResolver):
+    """What browsers and the scanner know of names that end in `.localhost`."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        assert host.endswith(".localhost")
+        found = ResolveResult(
+            hostname=host, host="127.0.0.1", port=port, family=family, proto=0, flags=0
+        )
+        return [found]
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
 @pytest.fixture
 async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
+    connector = aiohttp.TCPConnector(resolver=Loopback(), family=socket.AF_INET)
+    async with aiohttp.ClientSession(connector=connector) as session:
         yield session
 
 
@@ -58,9 +77,24 @@ async def robots_sitemaps(http: aiohttp.ClientSession, base_url: str) -> list[st
     return re.findall(r"(?im)^sitemap:\s*([^\s#]+)", body.decode())
 
 
-async def test_every_site_has_an_address_of_its_own(demo: DemoServer):
-    assert len({site.host_port for site in demo.sites}) == len(demo.sites) == 7
+async def test_every_site_has_a_name_on_the_one_port(demo: DemoServer):
+    hosts = [site.host_port for site in demo.sites]
+    assert hosts == [f"{site.name}.localhost:{demo.port}" for site in demo.sites]
+    assert len(set(hosts)) == 7
     assert all(site.base_url == f"http://{site.host_port}" for site in demo.sites)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "www.shop.localhost", "localhost"])
+async def test_a_name_that_is_no_site_is_answered_with_404(host, demo, http):
+    named = {"Host": f"{host}:{demo.port}"}
+    async with http.get(f"http://127.0.0.1:{demo.port}/", headers=named) as response:
+        assert response.status == 404
+
+
+async def test_a_taken_port_is_left_to_its_program(demo: DemoServer):
+    async with DemoServer(ports=(demo.port, 0)) as second:
+        assert second.port not in {0, demo.port}
+        assert all(f":{second.port}" in site.base_url for site in second.sites)
 
 
 @pytest.mark.parametrize("name", ["shop", "magazine"])
@@ -133,11 +167,9 @@ async def test_an_unchanged_document_is_answered_with_304(demo, http):
         assert second.status == 304
 
 
-async def test_stopping_frees_the_ports():
+async def test_stopping_frees_the_port():
     server = DemoServer()
     await server.start()
-    url = server.sites[0].base_url
     await server.stop()
-    async with aiohttp.ClientSession() as http:
-        with pytest.raises(aiohttp.ClientConnectorError):
-            await http.get(url)
+    async with DemoServer(ports=(server.port,)) as again:
+        assert again.port == server.port

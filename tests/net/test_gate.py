@@ -46,6 +46,77 @@ async def test_one_forbidden_record_refuses_the_name(make_client: MakeClient, re
     assert resolver.asked == ["site.example.com"]
 
 
+async def test_an_allowed_name_that_ends_in_localhost_is_this_machine_for_any_name_server(
+    make_client: MakeClient,
+):
+    resolver = FakeResolver({"shop.localhost": ("10.0.0.1",)})
+    async with (
+        PathServer({"/": whole_answer(b"x")}) as server,
+        make_client(f"shop.localhost:{server.port}", resolver=resolver) as client,
+        client.get(parse_url(server.url(host="shop.localhost"))) as response,
+    ):
+        assert await read(response) == b"x"
+    assert f"Host: shop.localhost:{server.port}" in server.requests[0]
+    assert resolver.asked == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param("", id="nothing allowed"),
+        pytest.param("cart.localhost:{port}", id="another name"),
+        pytest.param("shop.localhost:1", id="another port"),
+        pytest.param("shop.localhost", id="usual ports"),
+        pytest.param("localhost:{port}", id="the name above"),
+        pytest.param("a.shop.localhost:{port}", id="a name below"),
+        pytest.param("shop.localhost.example.com:{port}", id="a longer name"),
+        pytest.param("*.localhost:{port}", id="wildcard"),
+        pytest.param("127.0.0.1:{port}", id="address"),
+        pytest.param("127.0.0.0/8:{port}", id="range"),
+    ],
+)
+async def test_any_other_name_that_ends_in_localhost_stays_refused(
+    entry: str, make_client: MakeClient
+):
+    async with PathServer({"/": whole_answer(b"x")}) as server:
+        allowed = entry.format(port=server.port)
+        async with make_client(allowed, resolver=FakeResolver({})) as client:
+            with pytest.raises((EgressDenied, DnsNameUnknown)):
+                await ask(client.get(parse_url(server.url(host="shop.localhost"))))
+    assert server.requests == []
+
+
+async def test_a_name_that_a_wildcard_and_a_range_allow_is_left_to_the_name_server(
+    make_client: MakeClient,
+):
+    resolver = FakeResolver({"shop.localhost": ("127.0.0.1",)})
+    async with PathServer({"/": whole_answer(b"x")}) as server:
+        entries = (f"*.localhost:{server.port}", f"127.0.0.0/8:{server.port}")
+        async with make_client(*entries, resolver=resolver) as client:
+            await ask(client.get(parse_url(server.url(host="shop.localhost"))))
+    assert resolver.asked == ["shop.localhost"]
+
+
+async def test_the_bare_name_localhost_is_looked_up(make_client: MakeClient):
+    resolver = FakeResolver({"localhost": ("127.0.0.1",)})
+    async with (
+        PathServer({"/": whole_answer(b"x")}) as server,
+        make_client(f"localhost:{server.port}", resolver=resolver) as client,
+    ):
+        await ask(client.get(parse_url(server.url(host="localhost"))))
+    assert resolver.asked == ["localhost"]
+
+
+async def test_a_local_name_does_not_lead_to_the_port_of_this_service():
+    async with PathServer({"/": whole_answer(b"x")}) as server:
+        policy = EgressPolicy.from_text(f"shop.localhost:{server.port}")
+        policy = policy.with_refused_socket("127.0.0.1", server.port)
+        async with HttpClient(policy, Politeness(0, 2), user_agent="test") as client:
+            with pytest.raises(EgressDenied):
+                await ask(client.get(parse_url(server.url(host="shop.localhost"))))
+    assert server.requests == []
+
+
 async def test_a_named_host_is_reached_at_the_address_of_one_lookup(make_client: MakeClient):
     async with PathServer({"/": whole_answer(b"x", headers=("Connection: close",))}) as server:
         resolver = FakeResolver({"site-a.test": [("127.0.0.1",), ("127.0.0.2",)]})

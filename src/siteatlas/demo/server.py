@@ -1,11 +1,10 @@
-"""Serves the demo sites, each on its own loopback address."""
+"""Serves the demo sites on one port of 127.0.0.1, each under a name that ends in .localhost."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from types import TracebackType
@@ -14,9 +13,11 @@ from typing import Literal, Self
 from aiohttp import web
 
 from siteatlas.demo.documents import ServedDocument
-from siteatlas.demo.sites import PLANS, SiteContent, SitePlan
+from siteatlas.demo.sites import MISSING, PLANS, SiteContent, SitePlan
 
 USUAL_PORT = 8765
+# With data of its own for each, so that a site has one address in a database.
+PORTS = (*range(USUAL_PORT, USUAL_PORT + 10), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,31 +36,34 @@ class DemoSite:
 
 
 class DemoServer:
-    """All demo sites together; `sites` is filled while it runs."""
+    """All demo sites on the first of `ports` that is free; `sites` is filled while it runs."""
 
-    def __init__(self, plans: Sequence[SitePlan] = PLANS) -> None:
+    def __init__(self, plans: Sequence[SitePlan] = PLANS, ports: Sequence[int] = (0,)) -> None:
         self.sites: list[DemoSite] = []
+        self.port = 0
         self._plans = plans
-        self._listeners: list[socket.socket] = []
-        self._runners: list[web.AppRunner] = []
+        self._ports = ports
+        self._contents: dict[str, SiteContent] = {}
+        self._runner = web.AppRunner(
+            application(self._contents), access_log=None, shutdown_timeout=1
+        )
 
     async def start(self) -> None:
         """Start every site; on failure none is left running."""
         try:
-            for number, plan in enumerate(self._plans, start=1):
-                self._listeners.append(listening_socket(number))
-                await self._start_site(plan, self._listeners[-1])
+            await self._runner.setup()
+            await self._listen()
         except BaseException:
             await self.stop()
             raise
+        self.port = self._runner.addresses[0][1]
+        for plan in self._plans:
+            self._add_site(plan, f"{plan.name}.localhost")
 
     async def stop(self) -> None:
-        """Stop every site and free its port."""
+        """Stop every site and free the port."""
         self.sites.clear()
-        while self._runners:
-            await self._runners.pop().cleanup()
-        while self._listeners:
-            self._listeners.pop().close()
+        await self._runner.cleanup()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -73,20 +77,24 @@ class DemoServer:
     ) -> None:
         await self.stop()
 
-    async def _start_site(self, plan: SitePlan, listener: socket.socket) -> None:
-        host, port = listener.getsockname()
-        base_url = f"http://{host}:{port}"
-        content = plan.build(base_url)
-        runner = web.AppRunner(application(content), access_log=None, shutdown_timeout=1)
-        self._runners.append(runner)
-        await runner.setup()
-        await web.SockSite(runner, listener).start()
+    async def _listen(self) -> None:
+        for port in self._ports:
+            try:
+                await web.TCPSite(self._runner, "127.0.0.1", port).start()
+                return
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or port == self._ports[-1]:
+                    raise
+
+    def _add_site(self, plan: SitePlan, host: str) -> None:
+        base_url = f"http://{host}:{self.port}"
+        content = self._contents[host] = plan.build(base_url)
         self.sites.append(
             DemoSite(
                 name=plan.name,
                 description=plan.description,
                 base_url=base_url,
-                host_port=f"{host}:{port}",
+                host_port=f"{host}:{self.port}",
                 expected_urls=content.expected_urls,
                 expected_sitemaps=content.expected_sitemaps,
                 expected_status=content.expected_status,
@@ -96,30 +104,15 @@ class DemoServer:
         )
 
 
-def listening_socket(number: int) -> socket.socket:
-    """A socket on the same address and port at every start, if free, so that sites are recognized.
-
-    On a machine with one loopback address, each site has its own port there.
-    """
-    for host, port in (
-        (f"127.0.7.{number}", USUAL_PORT),
-        (f"127.0.7.{number}", 0),
-        ("127.0.0.1", USUAL_PORT + number),
-    ):
-        try:
-            return socket.create_server((host, port))
-        except OSError as error:
-            if error.errno not in (errno.EADDRNOTAVAIL, errno.EADDRINUSE):
-                raise
-    return socket.create_server(("127.0.0.1", 0))
-
-
-def application(content: SiteContent) -> web.Application:
-    """A web application that serves the content of one site."""
+def application(contents: Mapping[str, SiteContent]) -> web.Application:
+    """A web application that serves each content to requests for its host."""
     turn = asyncio.Lock()
 
     async def answer(request: web.Request) -> web.Response:
         """Respond to a request for any path of a demo site."""
+        content = contents.get(request.url.host or "")
+        if content is None:
+            return demo_response(MISSING, None)
         if content.seconds_per_answer:
             async with turn:
                 await asyncio.sleep(content.seconds_per_answer)

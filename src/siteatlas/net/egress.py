@@ -362,6 +362,13 @@ class EgressPolicy:
         """Whether the operator allowed exactly this host or address: no delay between requests."""
         return self._allows(address.host, address.port)
 
+    def is_local_name(self, host: str, port: int) -> bool:
+        """Whether the operator allowed exactly this name, and it ends in `.localhost`.
+
+        Such a name is this machine (RFC 6761), also where no name server knows that.
+        """
+        return host.endswith(".localhost") and self._allows(host, port)
+
     def is_listed(self, host: str, port: int) -> bool:
         """Whether the operator allowed this host, also by wildcard: it is not for the proxy."""
         return any(rule.matches(host, port) for rule in self.rules)

@@ -46,6 +46,7 @@ from siteatlas.net.response import CHUNK_BYTES, LIBRARY_FAULTS, FetchLimits, map
 from siteatlas.settings import LoadedSettings, Settings, unusable_setting
 
 LOOKUP_SECONDS = 4.5
+LOOPBACK = "127.0.0.1"
 
 # Shorter than the first pause before a job is retried.
 DEAD_SECONDS = 10.0
@@ -130,8 +131,11 @@ class Gate(AbstractResolver):
         return await self._checked(ConnectTarget(policy, limits, address.host, address.port))
 
     async def _checked(self, target: ConnectTarget) -> tuple[str, ...]:
+        is_local = not target.is_proxy and target.policy.is_local_name(target.host, target.port)
+        addresses: Sequence[str] = (LOOPBACK,)
         try:
-            addresses = await self._addresses(target.host, target.limits)
+            if not is_local:
+                addresses = await self._addresses(target.host, target.limits)
         except DnsError as error:
             if target.is_proxy:
                 raise ProxyFailed("The host name of the proxy cannot be resolved.") from error

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import shutil
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import (
     AsyncExitStack,
     asynccontextmanager,
@@ -42,16 +40,12 @@ from siteatlas.cli.terminal.output import (
 )
 from siteatlas.cli.terminal.tables import drawn_table
 from siteatlas.demo.changing import JOURNAL, MARKET, ChangingSite, keep_changing
-from siteatlas.demo.server import DemoServer, DemoSite
+from siteatlas.demo.server import PORTS, USUAL_PORT, DemoServer, DemoSite
 from siteatlas.demo.sites import PLANS, SLOW_PLAN, SitePlan
-from siteatlas.errors import DemoRunning
 from siteatlas.queue.fence import ACTIVE_STATUSES
 from siteatlas.settings import MAX_PORT, Settings, default_data_dir
-from siteatlas.storage.embedded.files import directory_faults, make_data_dir
 
 app = typer.Typer(rich_markup_mode=None)
-LOCK = "demo.lock"
-MAX_ADDRESS_BYTES = 200
 POLL_SECONDS = 0.1
 RESPONSE_SECONDS = 30
 HISTORY_SCANS = 12
@@ -105,47 +99,53 @@ def demo(
 ) -> None:
     """Run the whole service on this machine, scan small demo sites and show the results.
 
-    The demo uses its own data directory, and only one demo at a time can use it. With --exit, the
-    exit code is 1 if a result is unexpected, and there are no changing sites.
+    The demo uses its own data directory, and so does a second one that runs at the same time, whose
+    sites have another port. With --exit, the exit code is 1 if a result is unexpected, and there
+    are no changing sites.
     """
     settings = prepare(log_level="error", host="127.0.0.1", port=port)
     living = LivingSites() if changing and not leave else None
-    with (
-        only_demo(demo_data_dir(settings.data_dir)) as store_address,
-        listen(settings.host, settings.port) as listener,
-    ):
-        store_address(base_url(listener))
+    with listen(settings.host, settings.port) as listener:
         scans = run(_demo(settings, listener, living, leave=leave))
     if scans is None:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if all(scan.is_as_expected for scan in scans) else 1)
 
 
-def demo_settings(settings: Settings, allowed: list[str]) -> Settings:
+def demo_settings(settings: Settings, server: DemoServer) -> Settings:
     """The settings of the demo: its own embedded database; its sites are allowed in addition."""
-    entries = [*allowed, settings.egress_allow] if settings.egress_allow else allowed
+    entries = [site.host_port for site in server.sites]
+    if settings.egress_allow:
+        entries.append(settings.egress_allow)
     return replace(
         settings,
         database_url=None,
-        data_dir=demo_data_dir(settings.data_dir),
+        data_dir=demo_data_dir(settings.data_dir, server.port),
         egress_allow=",".join(entries),
         given=settings.given | {"data_dir", "egress_allow"},
     )
 
 
-def demo_data_dir(data_dir: Path) -> Path:
-    """Beside the usual data directory, or inside one that was chosen."""
+def demo_data_dir(data_dir: Path, port: int = USUAL_PORT) -> Path:
+    """Beside the usual data directory, or inside one that was chosen; one for each port of sites.
+
+    Under another port the sites would be other sites.
+    """
+    name = "demo" if port == USUAL_PORT else f"demo-{port}"
     if data_dir == default_data_dir():
-        return data_dir.with_name(f"{data_dir.name}-demo")
-    return data_dir / "demo"
+        return data_dir.with_name(f"{data_dir.name}-{name}")
+    return data_dir / name
 
 
 async def _demo(
     settings: Settings, listener: socket.socket, living: LivingSites | None, *, leave: bool
 ) -> list[DemoScan] | None:
     """The scans of the demo sites; None if a signal ended the demo early."""
-    async with DemoServer(PLANS if living is None else (*PLANS, *living.plans)) as server:
-        own = demo_settings(settings, [site.host_port for site in server.sites])
+    plans = PLANS if living is None else (*PLANS, *living.plans)
+    async with DemoServer(plans, PORTS) as server:
+        own = demo_settings(settings, server)
+        if server.port != USUAL_PORT:
+            print_message(f"Port {USUAL_PORT} is taken, perhaps by another demo: this one is new.")
         ready = asyncio.Event()
         service = Service(own)
         address = base_url(listener)
@@ -223,7 +223,8 @@ def invitation(
         "",
         "Try it in another terminal:",
         "",
-        f"  {program} scan {first.base_url} --allow {first.host_port}",
+        f"  {program} scan {first.base_url} \\",
+        f"    --allow {first.host_port}",
         "",
         f"  curl -X POST {address}/api/v3/sitemap/scan \\",
         "    -H 'Content-Type: application/json' \\",
@@ -422,45 +423,6 @@ async def _make_history_of(tour: Tour, changing: ChangingSite, site: DemoSite) -
     for _ in range(HISTORY_SCANS - 1):
         changing.step()
         await tour.scan_once(site)
-
-
-@contextmanager
-def only_demo(data_dir: Path) -> Iterator[Callable[[str], None]]:
-    """Lock the data directory while the block runs; DemoRunning if another demo has locked it.
-
-    The value is a function that stores the address of this demo, for the message of another one.
-    The lock of a killed process ends with it.
-    """
-    place = data_dir.expanduser().resolve()
-    handle = _open_lock(place)
-    try:
-        _require_lock(handle, place)
-        os.ftruncate(handle, 0)
-        yield lambda address: _store_address(handle, address)
-    finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)
-        os.close(handle)
-
-
-def _open_lock(place: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with directory_faults(place):
-        make_data_dir(place)
-        return os.open(place / LOCK, flags, 0o600)
-
-
-def _require_lock(handle: int, place: Path) -> None:
-    """Lock the file of the demo; DemoRunning names the address of the demo that has locked it."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        address = os.pread(handle, MAX_ADDRESS_BYTES, 0).decode("ascii", errors="replace")
-        where = f" at {address}/" if address else ""
-        raise DemoRunning(f"A demo that uses {place} is already running{where}.") from error
-
-
-def _store_address(handle: int, address: str) -> None:
-    os.pwrite(handle, address.encode("ascii"), 0)
 
 
 class DemoProgress:

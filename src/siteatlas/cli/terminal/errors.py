@@ -21,7 +21,6 @@ from siteatlas.errors import (
     ConfigurationError,
     ConnectionFailed,
     DatabaseUnavailable,
-    DemoRunning,
     DomainNotFound,
     EgressDenied,
     EmbeddedServerUnavailable,
@@ -48,7 +47,6 @@ INTERRUPTED = 130
 # What to do about an error, where its own message does not say it; the nearest class wins.
 ADVICE: dict[type[SiteatlasError], str] = {
     BindRefused: "Or use --host 127.0.0.1, which needs no key.",
-    DemoRunning: "Stop it with Ctrl-C, or set SITEATLAS_DATA_DIR to another directory.",
     ConfigurationError: "Correct the value and run the command again.",
     DatabaseUnavailable: "Check DATABASE_URL, or unset it to use the embedded server.",
     EmbeddedServerUnavailable: "Try again; its log is in postgres/log in the data directory.",
