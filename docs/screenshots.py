@@ -163,10 +163,9 @@ def take(browser: Browser, address: str, picture: Picture, file: Path) -> None:
 
 
 def _wait_for_scripts(page: Page) -> None:
-    """Wait until the stream is open and the chart is drawn, where there are any."""
-    for needed, made in (("[data-live]", "[data-live][data-state=live]"), (".timechart", "canvas")):
-        if page.locator(needed).count():
-            page.locator(made).first.wait_for()
+    """Wait until the stream is open, where there is one."""
+    if page.locator("[data-live]").count():
+        page.locator("[data-live][data-state=live]").first.wait_for()
 
 
 def _open_first_job(page: Page) -> None:

@@ -100,6 +100,25 @@ def test_a_filter_is_in_the_address_and_the_back_button_undoes_it(
     expect(page.locator("tbody tr")).to_have_count(50)
 
 
+def test_the_values_of_a_chart_are_read_with_the_keyboard_and_in_its_table(
+    window: WatchedContext, service: Service, scanned: str
+):
+    page = window.open(f"{service.address}/domains/{scanned}")
+    page.get_by_role("button", name="Scan now").click()
+    expect(page.locator("h1 + .badge")).to_contain_text("completed", timeout=TIMEOUT_MS)
+    page.goto(f"{service.address}/domains/{scanned}")
+    marks = page.get_by_role("group", name="URLs over time").locator(".mark")
+    expect(marks.last.locator(".tip")).to_be_hidden()
+    marks.last.focus()
+    expect(marks.last.locator(".tip")).to_be_visible()
+    page.keyboard.press("ArrowLeft")
+    expect(marks.nth(-2)).to_be_focused()
+    expect(marks.nth(-2).locator(".tip")).to_contain_text("UTC: 65")
+    page.get_by_text("Show as a table").first.click()
+    table = page.get_by_role("table", name="URLs over time")
+    expect(table.locator("tbody tr")).to_have_count(marks.count())
+
+
 @pytest.mark.full
 def test_a_new_job_appears_in_the_list_without_reloading(
     window: WatchedContext, service: Service, site: SiteServer, scanned: str

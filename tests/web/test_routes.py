@@ -312,8 +312,8 @@ async def test_the_overview_shows_the_changes_of_a_range(client: httpx.AsyncClie
         server.pages["/a.xml"] = urlset(pages("a", 9))
         await scan_server(server)
     page = await page_at(client, f"/?days={days}")
-    (title,) = page.find("//rect[@class='added']/title/text()")
-    assert title.endswith("4 added, 0 removed")
+    (label,) = page.find("//g[@class='mark'][rect[@class='added']]/@aria-label")
+    assert label.endswith("4 added, 0 removed")
 
 
 async def test_an_index_that_lists_itself_is_shown_as_a_tree(client: httpx.AsyncClient):

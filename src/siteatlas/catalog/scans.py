@@ -27,6 +27,7 @@ from sqlalchemy import (
     bindparam,
     case,
     delete,
+    extract,
     func,
     literal,
     null,
@@ -35,7 +36,7 @@ from sqlalchemy import (
     true,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.catalog.domains import DEFAULT_INTERVAL_HOURS, hours_from_now
@@ -864,17 +865,31 @@ async def recent_scans(
     return found
 
 
-async def urls_over_time(session: AsyncSession, domain_id: UUID, days: int) -> list[ScanPoint]:
-    """The published scans of a site in the last days, the oldest first; at most 500."""
-    statement = (
-        select_view(ScanPoint, Scan)
+# What a chart has room for.
+MAX_POINTS = 90
+
+
+async def urls_over_time(
+    session: AsyncSession, domain_id: UUID, days: int
+) -> list[tuple[datetime, int]]:
+    """How many URLs a site had after its published scans of the last days, the oldest first.
+
+    Of more scans than a chart has room for, the last in each of equal parts of this time.
+    """
+    at, now = extract("epoch", Scan.finished_at), extract("epoch", func.now())
+    part = func.width_bucket(at, func.min(at).over(), now + 1, MAX_POINTS).label("part")
+    scans = (
+        select(Scan.finished_at, Scan.url_count, part)
         .where(
             Scan.domain_id == domain_id,
             Scan.state == ScanState.PUBLISHED,
             Scan.finished_at >= func.now() - timedelta(days=days),
         )
-        .order_by(Scan.id.desc())
-        .limit(500)
+        .subquery()
     )
-    rows = (await session.execute(statement)).all()
-    return [ScanPoint(*row) for row in reversed(rows)]
+    statement = (
+        select(scans.c.finished_at, scans.c.url_count)
+        .ext(distinct_on(scans.c.part))
+        .order_by(scans.c.part, scans.c.finished_at.desc())
+    )
+    return [(at, urls) for at, urls in await session.execute(statement)]

@@ -6,6 +6,7 @@ Each tab is the same page with another value of `tab`, so that every view has an
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -38,8 +39,6 @@ from siteatlas.catalog.scans import (
 from siteatlas.catalog.sitemaps import TreeNode, tree_children, tree_roots
 from siteatlas.catalog.url_lists import (
     ListingState,
-    MonthView,
-    SectionsView,
     UrlFilter,
     domain_sections,
     list_domain_urls,
@@ -51,7 +50,6 @@ from siteatlas.queue.submission import submit_site
 from siteatlas.settings import MAX_INTERVAL_HOURS, MAX_PAGES, MIN_INTERVAL_HOURS
 from siteatlas.storage.models import LastScanStatus
 from siteatlas.storage.session import AsyncSession, get_session, retry_when_busy
-from siteatlas.web.charts import NamedValue
 from siteatlas.web.context import Context, Form, ReadSession, Services, read_form
 from siteatlas.web.pages.changes import publications
 from siteatlas.web.pages.domains import scan_mark
@@ -94,7 +92,8 @@ async def _summary(session: AsyncSession, site: DomainView, _request: Request) -
     distribution = await domain_sections(session, site.id, limit=8)
     return {
         "distribution": distribution,
-        "months": [NamedValue(one.month, one.url_count) for one in _shown_months(distribution)],
+        "months": {one.month: one.url_count for one in distribution.months},
+        "today": datetime.now(UTC).date(),
         "points": points,
         "strip": [scan_mark(point) for point in recent],
         "last": recent[-1] if recent else None,
@@ -118,19 +117,6 @@ async def _trouble(session: AsyncSession, site: DomainView) -> dict[str, Any]:
         "unread": unread,
         "reasons": [explain(code) for code in sorted(others)],
     }
-
-
-def _shown_months(distribution: SectionsView) -> list[MonthView]:
-    counts = {one.month: one.url_count for one in distribution.months}
-    if not counts:
-        return []
-    year, month = (int(part) for part in max(counts).split("-"))
-    names = []
-    for _ in range(36):
-        names.append(f"{year:04d}-{month:02d}")
-        year, month = (year, month - 1) if month > 1 else (year - 1, 12)
-    first = max(min(counts), names[-1])
-    return [MonthView(name, counts.get(name, 0)) for name in reversed(names) if name >= first]
 
 
 async def _tree(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:

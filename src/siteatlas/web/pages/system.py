@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import fields
+from datetime import UTC, date, datetime
 from operator import attrgetter
 from typing import Annotated
 from urllib.parse import urlencode
@@ -38,7 +39,7 @@ from siteatlas.logs import get_logger
 from siteatlas.queue.views import list_workers
 from siteatlas.settings import Settings, displayed_value, environment_name
 from siteatlas.storage.session import get_session, retry_when_busy
-from siteatlas.web.charts import NamedValue, PeriodBar, ScanMark
+from siteatlas.web.charts import PeriodBar, ScanMark
 from siteatlas.web.context import NO_NUL, Context, Cursor, Form, ReadSession, read_form
 from siteatlas.web.templating import TONES, next_href, redirect, render
 
@@ -73,8 +74,12 @@ async def show_sessions(
     return render(request, "sessions.html", sessions=own, ended=ended)
 
 
-HOURS = [PeriodBar(f"{hour:02d}:00", hour * 7 % 40, hour * 5 % 23) for hour in range(24)]
-MONTHS = [NamedValue(f"2026-{month:02d}", month * 37 % 90) for month in range(1, 13)]
+HOURS = [PeriodBar(f"{hour:02d}:00", hour * 7 % 40, hour * 5 % 23, hour % 7) for hour in range(24)]
+TODAY = date(2026, 10, 15)
+MONTHS = {f"2026-{month:02d}": month * 37 % 90 for month in range(1, 13)} | {"1970-01": 12}
+POINTS = [
+    (datetime(2026, 1, day, tzinfo=UTC), 1600 + day * 37 % 90) for day in (1, 2, 3, 4, 9, 10, 12)
+]
 STRIP = [
     ScanMark(("ok", "part", "fail", "none")[n % 7 % 4], 1 + n % 5, f"Scan {n}") for n in range(20)
 ]
@@ -92,6 +97,8 @@ async def show_patterns(request: Request) -> HTMLResponse:
         states=list(TONES),
         hours=HOURS,
         months=MONTHS,
+        today=TODAY,
+        points=POINTS,
         strip=STRIP,
         changes=CHANGES,
         line=[bar.added for bar in HOURS],

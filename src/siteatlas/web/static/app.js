@@ -21,7 +21,6 @@
     theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
     store.set("theme", theme);
     applyTheme(theme);
-    redrawCharts();
   };
 
   // Live updates: panels refetch themselves when the stream says that something changed.
@@ -101,65 +100,6 @@
     }
   };
 
-  // A colour of the style sheet as the canvas needs it: for the theme in use, without variables.
-  const colour = (value) => {
-    const probe = document.createElement("span");
-    probe.style.color = value;
-    document.body.append(probe);
-    const resolved = getComputedStyle(probe).color;
-    probe.remove();
-    return resolved;
-  };
-
-  // Large charts of values over time, drawn by uPlot from the table behind each of them.
-  const drawCharts = () => {
-    for (const figure of document.querySelectorAll("[data-timechart]:not([data-drawn])")) {
-      if (!window.uPlot) return;
-      figure.dataset.drawn = "";
-      const rows = [...figure.querySelectorAll("tbody tr")];
-      const x = rows.map((row) => Date.parse(one("time", row).dateTime) / 1000);
-      const y = rows.map((row) => Number(row.lastElementChild.dataset.value));
-      const box = one(".timechart", figure);
-      const axis = { stroke: colour("var(--muted)"),
-        grid: { stroke: colour("var(--line)"), width: 1 }, ticks: { stroke: colour("var(--line)") } };
-      const size = () => ({ width: box.clientWidth, height: 240 });
-      const plot = new window.uPlot({
-        ...size(),
-        legend: { show: false },
-        hooks: { setCursor: [(it) => showPoint(figure, x[it.cursor.idx], y[it.cursor.idx])] },
-        scales: { y: { range: (_plot, _low, high) => [0, Math.max(1, high * 1.1)] } },
-        axes: [{ ...axis, space: 72, values: timeMarks }, { ...axis, size: 72,
-          values: (_plot, ticks) => ticks.map((each) => each.toLocaleString("en")) }],
-        series: [{}, { label: figure.dataset.timechart, stroke: colour("var(--accent)"), width: 1.5,
-          fill: colour("color-mix(in srgb, var(--accent) 14%, transparent)"), points: { show: true, size: 6 } }],
-      }, [x, y], box);
-      new ResizeObserver(() => plot.setSize(size())).observe(box);
-    }
-  };
-  // The axis of time: hours and minutes below two days, else dates.
-  const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
-  const calendar = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
-  const moment = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
-  const timeMarks = (plot, marks) => {
-    const words = plot.scales.x.max - plot.scales.x.min < 172800 ? clock : calendar;
-    return marks.map((mark, place) => {
-      const text = words.format(mark * 1000);
-      return place && text === words.format(marks[place - 1] * 1000) ? "" : text;
-    });
-  };
-  const showPoint = (figure, time, value) => {
-    const readout = one("[data-readout]", figure.parentElement);
-    if (!readout || value == null) return;
-    readout.textContent = `${moment.format(time * 1000)}: ${value.toLocaleString("en")} URLs`;
-  };
-  const redrawCharts = () => {
-    for (const figure of document.querySelectorAll("[data-drawn]")) {
-      delete figure.dataset.drawn;
-      one(".timechart", figure).replaceChildren();
-    }
-    drawCharts();
-  };
-
   // Dialog to scan a site; without JavaScript the button is a link to a page with the same form.
   const openScan = () => {
     const dialog = one("#scan-dialog");
@@ -179,6 +119,17 @@
     links[place < 0 ? 0 : place + by]?.focus();
   };
 
+  // Charts: the tab key leads to the last mark, from there these keys to the others.
+  const MARKS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
+  const toMark = (event) => {
+    const mark = event.target.closest?.("g.mark");
+    const by = MARKS[event.key];
+    if (!mark || !by) return;
+    event.preventDefault();
+    const marks = [...mark.parentElement.querySelectorAll(":scope > .mark")];
+    marks[Math.max(0, Math.min(marks.length - 1, marks.indexOf(mark) + by))].focus();
+  };
+
   let waitingForPlace = false;
   const openKeys = () => one("#keys-dialog")?.showModal();
   const keys = {
@@ -192,6 +143,7 @@
     x: () => rowOf(document.activeElement)?.querySelector("input[type=checkbox]")?.click(),
   };
   document.addEventListener("keydown", (event) => {
+    toMark(event);
     // A dialog that was closed a moment ago may still have the focus; nobody types in a checkbox.
     const typing = event.target.closest?.("input:not([type=checkbox]), textarea, select, dialog") &&
       !event.target.closest("dialog:not([open])");
@@ -232,13 +184,12 @@
     const link = one("[data-news]");
     if (link) link.hidden = !(newest > shown);
   };
-  document.addEventListener("htmx:after:swap", () => { tick(); drawCharts(); showNews(); });
+  document.addEventListener("htmx:after:swap", () => { tick(); showNews(); });
 
   const start = () => {
     applyTheme(theme);
     showLive(paused ? "paused" : "lost");
     tick();
-    drawCharts();
     one(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
     setInterval(tick, 1000);
     setTimeout(openStream);
