@@ -29,8 +29,8 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WIDE, NARROW = 1280, 320
 HEIGHT = 800
 STOP_SECONDS = 30
-# A demo of this age has a history with a shape.
-DEMO_SECONDS = 60
+# After this time, the slow site is being scanned again.
+DEMO_SECONDS = 30
 CHANGING_SITE, FAILING_SITE, SHOP = (f"{n}.localhost:8765" for n in ("market", "card", "shop"))
 
 

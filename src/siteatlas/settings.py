@@ -673,6 +673,12 @@ class Settings:
         env="SITEATLAS_USER_AGENT",
         description="User-Agent header sent to sites; add a contact address.",
     )
+    notice: str = setting(
+        Text(),
+        "",
+        env="SITEATLAS_NOTICE",
+        description="A sentence that every page of the dashboard shows, such as whom to ask.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         Choice("debug", "info", "warning", "error"),
         "info",

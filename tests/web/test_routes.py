@@ -304,6 +304,15 @@ async def test_the_page_of_patterns_is_for_development_only(
     assert len(page.find("//svg")) >= 5
 
 
+async def test_every_page_shows_the_notice_of_the_settings(
+    client: httpx.AsyncClient, database: Database
+):
+    assert "Ask <Ann>" not in (await page_at(client, "/")).words()
+    async with client_with(application(database, notice="Ask <Ann>.")) as other:
+        for path in ("/", "/domains", "/system"):
+            assert "Ask <Ann>." in (await page_at(other, path)).words("//main")
+
+
 @pytest.mark.parametrize("days", ["1", "7", "30", "90", "", "junk"])
 async def test_the_overview_shows_the_changes_of_a_range(client: httpx.AsyncClient, days: str):
     content = {"/robots.txt": "Sitemap: {base}/a.xml\n", "/a.xml": urlset(pages("a", 5))}
@@ -392,8 +401,8 @@ async def test_the_summary_shows_sections_and_months(client: httpx.AsyncClient):
     (site,) = await rows_of(Domain)
     page = await page_at(client, f"/domains/{site.domain}")
     assert page.find("//table[@class='bars']//a/text()") == ["/shop/", "/blog/"]
-    titles = page.find("//section[@aria-labelledby='months-title']//title/text()")
-    assert titles == ["2026-01: 3", "2026-03: 6"]
+    labels = page.find("//section[@aria-labelledby='months-title']//g/@aria-label")
+    assert labels == ["2026-01: 3", "2026-02: 0", "2026-03: 6"]
     months = page.words("//section[@aria-labelledby='months-title']")
     assert "0 URLs without a date" in months
 

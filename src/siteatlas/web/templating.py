@@ -290,6 +290,7 @@ def _rendered(template: str, scope: Scope, values: Mapping[str, Any]) -> str:
         "here": _address_of(scope),
         "viewer": viewer,
         "can_scan": viewer is not None and AccessScope.SCAN in viewer.scopes,
+        "notice": scope["app"].state.web.settings.notice,
         "is_open_to_all": _is_open_to_all(scope["app"].state.access),
     }
     return labelled_cells(environment().get_template(template).render(known | dict(values)))

@@ -36,10 +36,15 @@ async def test_the_demo_uses_its_embedded_database_and_may_scan_its_sites(server
     own = demo_settings(Settings(database_url=Secret("postgresql://db/x")), server)
     assert own.database_url is None
     assert own.egress_allow == (f"shop.localhost:{server.port},magazine.localhost:{server.port}")
-    assert own.given == {"data_dir", "egress_allow"}
+    assert own.given == {"data_dir", "egress_allow", "notice"}
 
 
 async def test_the_demo_may_also_reach_what_the_user_allowed(server: DemoServer):
     own = demo_settings(Settings(egress_allow="127.0.0.1:9000, 10.0.0.0/8:443"), server)
     entries = EgressPolicy.from_text(own.egress_allow).entries
     assert entries[2:] == ("127.0.0.1:9000", "10.0.0.0/8:443")
+
+
+async def test_the_pages_of_the_demo_say_that_its_past_was_made(server: DemoServer):
+    assert "was made" in demo_settings(Settings(), server).notice
+    assert demo_settings(Settings(notice="Ask Ann."), server).notice == "Ask Ann."

@@ -14,6 +14,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
@@ -44,11 +45,18 @@ from siteatlas.demo.server import PORTS, USUAL_PORT, DemoServer, DemoSite
 from siteatlas.demo.sites import PLANS, SLOW_PLAN, SitePlan
 from siteatlas.queue.fence import ACTIVE_STATUSES
 from siteatlas.settings import MAX_PORT, Settings, default_data_dir
+from siteatlas.storage.schema import make_older
+from siteatlas.storage.session import get_session
 
 app = typer.Typer(rich_markup_mode=None)
 POLL_SECONDS = 0.1
 RESPONSE_SECONDS = 30
-HISTORY_SCANS = 12
+# Between the scans of the history; after more than a week, charts show a gap.
+DAYS_BETWEEN = (2, 1, 3, 2, 2, 9, 1, 2, 3, 1, 2, 2, 8, 2, 1, 3, 2, 2, 1, 2, 3, 3, 3)
+NOTICE = (
+    f"A demo: its sites are on this machine. What is older than its first start was made then, up "
+    f"to {sum(DAYS_BETWEEN)} days: real scans of sites that changed, with earlier dates."
+)
 CHANGING_SCAN_SECONDS = 10.0
 SLOW_SCAN_SECONDS = 2.0
 MODULE_FILE = "__main__.py"
@@ -122,7 +130,8 @@ def demo_settings(settings: Settings, server: DemoServer) -> Settings:
         database_url=None,
         data_dir=demo_data_dir(settings.data_dir, server.port),
         egress_allow=",".join(entries),
-        given=settings.given | {"data_dir", "egress_allow"},
+        notice=settings.notice or NOTICE,
+        given=settings.given | {"data_dir", "egress_allow", "notice"},
     )
 
 
@@ -174,19 +183,19 @@ async def _tour(
     leave: bool,
 ) -> list[DemoScan]:
     await ready.wait()
-    if not leave:
-        print_message(f"Dashboard: {address}/")
     async with new_client(address) as client:
         tour = Tour(client, watch=not leave)
         known = await tour.known_sites()
         if known:
-            print_message(f"{known} sites known from before.")
+            print_message(f"{len(known)} sites known from before.")
+        if living is not None and sites[len(PLANS)].host_port not in known:
+            print_message(f"Making a past of {sum(DAYS_BETWEEN)} days")
+            await living.make_history(Tour(client), sites)
+        if not leave:
+            print_message(f"Dashboard: {address}/")
         fixed = sites[: len(PLANS)]
         print_message(f"Scanning {len(fixed)} demo sites through {address}")
         scans = await tour.scan(fixed)
-        if living is not None:
-            print_message(f"Scanning the changing sites {HISTORY_SCANS} times")
-            await living.make_history(tour, sites[len(PLANS) :])
     _print_results(sites, scans)
     return scans
 
@@ -279,11 +288,11 @@ class Tour:
         self._client = client
         self._watch = watch
 
-    async def known_sites(self) -> int:
-        """How many sites the service knows."""
+    async def known_sites(self) -> set[str]:
+        """The sites that the service knows."""
         async with self._client.get("/api/v3/domains", params={"limit": 1000}) as answer:
             answer.raise_for_status()
-            return len((await answer.json())["items"])
+            return {str(site["domain"]) for site in (await answer.json())["items"]}
 
     async def scan(self, sites: Sequence[DemoSite]) -> list[DemoScan]:
         """Submit all sites and wait for the end of every scan."""
@@ -401,9 +410,18 @@ class LivingSites:
         return (*(site.plan for site in self._changing), SLOW_PLAN)
 
     async def make_history(self, tour: Tour, sites: Sequence[DemoSite]) -> None:
-        """Scan the changing sites several times, with a change between two scans."""
-        pairs = zip(self._changing, sites, strict=False)
-        await asyncio.gather(*(_make_history_of(tour, *pair) for pair in pairs))
+        """Scan all but the slow site, then the changing ones again, after a change or two.
+
+        Nobody waits for these days: what was recorded is made older instead. No site may be
+        watched yet, since it would be due.
+        """
+        await asyncio.gather(*map(tour.scan_once, sites[:-1]))
+        for days in DAYS_BETWEEN:
+            async with get_session() as session, session.begin():
+                await make_older(session, timedelta(days=days))
+            for changing in self._changing * min(days, 2):
+                changing.step()
+            await asyncio.gather(*map(tour.scan_once, sites[len(PLANS) : -1]))
 
     @asynccontextmanager
     async def kept_going(self, tour: Tour, sites: Sequence[DemoSite]) -> AsyncIterator[None]:
@@ -416,13 +434,6 @@ class LivingSites:
                 repeated = tour.scan_repeatedly(site, pause)
                 await stack.enter_async_context(background_task(repeated))
             yield
-
-
-async def _make_history_of(tour: Tour, changing: ChangingSite, site: DemoSite) -> None:
-    await tour.scan_once(site)
-    for _ in range(HISTORY_SCANS - 1):
-        changing.step()
-        await tour.scan_once(site)
 
 
 class DemoProgress:
