@@ -19,6 +19,7 @@ from tests.fixtures.access import application, client_with, make_key, revoke
 
 JOBS = "/api/v3/jobs"
 COOKIE = "siteatlas_session"
+VISIT_COOKIE = "siteatlas_visit"
 # Unquoting it takes quadratic time in some versions of Python.
 HOSTILE_COOKIE = b'a="' + b"\\" * 16_000 + b'"'
 NAVIGATION = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "none"}
@@ -83,12 +84,13 @@ async def test_cookies_of_other_programs_on_the_host_do_not_matter(app: FastAPI,
     assert answer.status_code == 200
 
 
-def test_all_cookies_but_that_of_the_session_are_dropped():
+def test_all_cookies_but_our_own_are_dropped():
     token = "aB0_-" * 8 + "xyz"
-    cookies = HOSTILE_COOKIE + f"; {COOKIE}={token}; b=1".encode()
+    own, visit = f"{COOKIE}={token}", f"{VISIT_COOKIE}=0-1795124145"
+    cookies = HOSTILE_COOKIE + f"; {own}; b=1; {visit}; {VISIT_COOKIE}=x-1".encode()
     scope = {"headers": [(b"host", b"x"), (b"cookie", cookies), (b"cookie", b"c=2")]}
     drop_other_cookies(scope)
-    assert scope["headers"] == [(b"host", b"x"), (b"cookie", f"{COOKIE}={token}".encode())]
+    assert scope["headers"] == [(b"host", b"x"), (b"cookie", f"{own}; {visit}".encode())]
     assert session_token(scope, is_tls=False) == token
     assert session_token(scope, is_tls=True) is None
 

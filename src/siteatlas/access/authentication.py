@@ -57,9 +57,12 @@ SESSIONS_PER_KEY = 50
 COOKIE = "siteatlas_session"
 # A browser takes a cookie of this name only over TLS, for this host alone.
 TLS_COOKIE = f"__Host-{COOKIE}"
-# The cookie with a token as `secrets.token_urlsafe` makes it, among other cookies.
-SESSION_COOKIE = re.compile(
-    rf"(?:^|;)[ \t]*((?:{TLS_COOKIE}|{COOKIE})=[A-Za-z0-9_-]{{43}})[ \t]*(?=;|$)".encode()
+# When this browser showed the overview: the seconds at which the last visit ended, and of this one.
+VISIT_COOKIE = "siteatlas_visit"
+# Our cookies among others; a token is as `secrets.token_urlsafe` makes it.
+OWN_COOKIE = re.compile(
+    rf"(?:^|;)[ \t]*((?:{TLS_COOKIE}|{COOKIE})=[A-Za-z0-9_-]{{43}}"
+    rf"|{VISIT_COOKIE}=[0-9]{{1,10}}-[0-9]{{1,10}})[ \t]*(?=;|$)".encode()
 )
 
 # By the text of a key: however many requests it sends at once, others wait behind few of them.
@@ -334,7 +337,7 @@ def session_token(scope: Scope, *, is_tls: bool) -> str | None:
     SessionAmbiguous if there are two: a page on another port of the host may have set one of them.
     """
     wanted = (TLS_COOKIE if is_tls else COOKIE).encode()
-    cookies = (cookie.partition(b"=") for cookie in _session_cookies(scope))
+    cookies = (cookie.partition(b"=") for cookie in _own_cookies(scope))
     tokens = [token.decode() for name, _, token in cookies if name == wanted]
     if len(tokens) > 1:
         raise SessionAmbiguous
@@ -342,19 +345,19 @@ def session_token(scope: Scope, *, is_tls: bool) -> str | None:
 
 
 def drop_other_cookies(scope: Scope) -> None:
-    """Remove all cookies from a request but those of a session.
+    """Remove all cookies from a request but our own.
 
     The framework parses the cookies of every request, which before Python 3.11.10 takes seconds
     for some cookies of 32 KiB. Other programs on the same host may have set any number of them.
     """
     if header_values(scope, b"cookie"):
         others = [(name, value) for name, value in scope["headers"] if name != b"cookie"]
-        kept = b"; ".join(_session_cookies(scope))
+        kept = b"; ".join(_own_cookies(scope))
         scope["headers"] = [*others, (b"cookie", kept)] if kept else others
 
 
-def _session_cookies(scope: Scope) -> list[bytes]:
-    found: list[bytes] = SESSION_COOKIE.findall(b"; ".join(header_values(scope, b"cookie")))
+def _own_cookies(scope: Scope) -> list[bytes]:
+    found: list[bytes] = OWN_COOKIE.findall(b"; ".join(header_values(scope, b"cookie")))
     return found
 
 

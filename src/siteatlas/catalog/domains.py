@@ -74,6 +74,7 @@ from siteatlas.storage.models import (
     Sitemap,
     SitemapLink,
     SitemapScan,
+    SitemapScanState,
     SitemapUrl,
     UrlChange,
     User,
@@ -633,22 +634,28 @@ class ListedDomain(DomainView):
     reasons: Annotated[list[str], Example([])]
 
 
+def _of_last_scan(column: Any) -> ColumnElement[Any]:
+    of_site = (Scan.domain_id == Domain.id) & (Scan.state == ScanState.PUBLISHED)
+    published = select(column).where(of_site, Scan.scope != ScanScope.DOCUMENT)
+    return published.order_by(Scan.id.desc()).limit(1).correlate(Domain).scalar_subquery()
+
+
+_is_partial = Domain.last_scan_status == LastScanStatus.PARTIAL
+
+
 def partial_reasons() -> ColumnElement[list[str]]:
     """SQL value: why the last scan of a site is partial; empty if it is not."""
-    published = (
-        select(Scan.reasons)
-        .where(
-            Scan.domain_id == Domain.id,
-            Scan.state == ScanState.PUBLISHED,
-            Scan.scope != ScanScope.DOCUMENT,
-        )
-        .order_by(Scan.id.desc())
-        .limit(1)
-        .correlate(Domain)
-        .scalar_subquery()
+    reasons = case((_is_partial, _of_last_scan(Scan.reasons)))
+    return func.coalesce(reasons, literal_column("'[]'::jsonb"))
+
+
+def unread_document() -> ColumnElement[UUID | None]:
+    """SQL value: a document that the last scan of a partial site could not read to its end."""
+    troubled = (SitemapScanState.UNREAD, SitemapScanState.CUT)
+    documents = select(SitemapScan.sitemap_id).where(
+        SitemapScan.scan_id == _of_last_scan(Scan.id), SitemapScan.state.in_(troubled)
     )
-    is_partial = Domain.last_scan_status == LastScanStatus.PARTIAL
-    return func.coalesce(case((is_partial, published)), literal_column("'[]'::jsonb"))
+    return case((_is_partial, documents.limit(1).correlate(Domain).scalar_subquery()))
 
 
 async def find_domain_view(session: AsyncSession, name: str) -> DomainView:
@@ -689,7 +696,7 @@ async def list_domains(
     if watched is not None:
         statement = statement.where(Domain.watched.is_(watched))
     if state is not None:
-        statement = statement.where(_in_state(state))
+        statement = statement.where(in_state(state))
     if contains:
         statement = statement.where(func.strpos(Domain.domain, contains.lower()) > 0)
     if tag is not None:
@@ -702,7 +709,8 @@ async def list_domains(
     )
 
 
-def _in_state(state: DomainState) -> ColumnElement[bool]:
+def in_state(state: DomainState) -> ColumnElement[bool]:
+    """SQL condition: which sites are in a state."""
     match state:
         case DomainState.WATCHED:
             return Domain.watched & ~Domain.paused

@@ -7,7 +7,7 @@ the latest events, and bars of what was added and removed per hour or day.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -269,6 +269,14 @@ async def count_changes(
     for name, count in rows:
         totals[name] += int(count)
     return dict(totals)
+
+
+def by_group(counts: Mapping[str, int]) -> dict[str, int]:
+    """The number of events of each group, from those of each kind."""
+    return {
+        name: sum(count for kind, count in counts.items() if kind in kinds)
+        for name, kinds in GROUPS.items()
+    }
 
 
 async def first_changes(

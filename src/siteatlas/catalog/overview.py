@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
+from uuid import UUID
 
-from sqlalchemy import Text, cast, false, func, or_, select
+from sqlalchemy import Text, case, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.catalog.domains import partial_reasons
+from siteatlas.catalog.domains import DomainState, in_state, partial_reasons, unread_document
 from siteatlas.catalog.newest_changes import newest_unexamined_number
 from siteatlas.storage.models import (
     Domain,
@@ -35,29 +36,26 @@ class Totals:
     watched: int
     urls: int
     sitemaps: int
-    missing_urls: int
-    failing: int
+    unscanned: int
+    attention: int
 
 
 async def totals(session: AsyncSession) -> Totals:
     """Counters of all sites, from their rows."""
-    failing = Domain.last_scan_status == LastScanStatus.FAILED
     statement = select(
         func.count(),
         func.count().filter(Domain.watched),
         func.coalesce(func.sum(Domain.url_count), 0),
         func.coalesce(func.sum(Domain.sitemap_count), 0),
-        func.coalesce(func.sum(Domain.missing_count), 0),
-        func.count().filter(failing),
+        func.count().filter(Domain.last_scan_at.is_(None)),
+        func.count().filter(in_state(DomainState.ATTENTION)),
     ).where(Domain.deleted_at.is_(None))
     return Totals(*(int(value) for value in (await session.execute(statement)).one()))
 
 
-async def has_history(session: AsyncSession) -> bool:
-    """Whether the first scan that is kept began more than a day ago."""
-    first = select(Scan.started_at).order_by(Scan.id).limit(1).scalar_subquery()
-    statement = select(func.coalesce(first < func.now() - timedelta(days=1), false()))
-    return bool((await session.execute(statement)).scalar_one())
+async def first_scan_at(session: AsyncSession) -> datetime | None:
+    """When the first scan that is kept began."""
+    return await session.scalar(select(Scan.started_at).order_by(Scan.id).limit(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +69,16 @@ class PublishedScan:
     change_counts: dict[str, int]
 
 
-async def latest_scans_with_changes(session: AsyncSession, limit: int = 12) -> list[PublishedScan]:
-    """The latest scans that changed something, among the newest."""
+async def latest_scans_with_changes(
+    session: AsyncSession, after: int = 0, limit: int = 8
+) -> list[PublishedScan]:
+    """The latest scans behind a number that changed something, among the newest."""
     older = await session.scalar(newest_unexamined_number())
     statement = (
         select(Scan.id, Domain.domain, Scan.finished_at, Scan.published_seq, Scan.change_counts)
         .join(Domain, Domain.id == Scan.domain_id)
         .where(
-            Scan.published_seq > (older or 0),
+            Scan.published_seq > max(after, older or 0),
             Domain.deleted_at.is_(None),
             func.coalesce(cast(Scan.change_counts, Text), "{}") != "{}",
         )
@@ -91,39 +91,37 @@ async def latest_scans_with_changes(session: AsyncSession, limit: int = 12) -> l
 
 @dataclass(frozen=True, slots=True)
 class TroubledDomain:
-    """A site that needs attention, and why."""
+    """A site that needs attention, why, and a document that could not be read if there is one."""
 
     domain: str
     last_scan_status: LastScanStatus | None
     last_error_code: str | None
-    failures_in_a_row: int
     missing_count: int
     last_scan_at: datetime | None
     reasons: list[str]
+    sitemap_id: UUID | None
 
 
 async def domains_in_trouble(session: AsyncSession, limit: int = 8) -> list[TroubledDomain]:
-    """Sites whose last scan failed or is partial, or whose removals are held."""
-    statement = (
-        select(
-            Domain.domain,
-            Domain.last_scan_status,
-            Domain.last_error_code,
-            Domain.failures_in_a_row,
-            Domain.missing_count,
-            Domain.last_scan_at,
-            partial_reasons(),
-        )
-        .where(
-            Domain.deleted_at.is_(None),
-            or_(
-                Domain.last_scan_status.in_([LastScanStatus.FAILED, LastScanStatus.PARTIAL]),
-                Domain.missing_count > 0,
-            ),
-        )
-        .order_by(Domain.failures_in_a_row.desc(), Domain.last_scan_at.desc().nulls_last())
-        .limit(limit)
+    """The sites that need attention, failed ones first, then partial ones, the largest first."""
+    status, partial = Domain.last_scan_status, LastScanStatus.PARTIAL
+    badness = case((status == LastScanStatus.FAILED, 0), (status == partial, 1), else_=2)
+    failures, urls = Domain.failures_in_a_row.desc(), Domain.url_count.desc()
+    order = (badness, failures, urls, Domain.domain)
+    in_trouble = select(Domain.id).where(
+        Domain.deleted_at.is_(None), in_state(DomainState.ATTENTION)
     )
+    statement = select(
+        Domain.domain,
+        Domain.last_scan_status,
+        Domain.last_error_code,
+        Domain.missing_count,
+        Domain.last_scan_at,
+        partial_reasons(),
+        unread_document(),
+    )
+    worst = in_trouble.order_by(*order).limit(limit)
+    statement = statement.where(Domain.id.in_(worst)).order_by(*order)
     return [TroubledDomain(*row) for row in await session.execute(statement)]
 
 

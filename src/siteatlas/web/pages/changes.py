@@ -26,6 +26,7 @@ from siteatlas.catalog.newest_changes import (
     ChangesOverTime,
     Numbers,
     Period,
+    by_group,
     count_changes,
     first_changes,
     last_scan_number,
@@ -136,10 +137,9 @@ def _group_chips(
     kinds = _kinds_of(asked)
     chosen = [name for name, group in GROUPS.items() if group & kinds]
     chips = [Chip("All", f"{base}?{urlencode(kept)}", not chosen)]
-    for name, group in GROUPS.items():
+    for name, count in by_group(totals).items():
         others = [one for one in GROUPS if (one in chosen) != (one == name)]
         href = f"{base}?{urlencode(kept | ({'kinds': ','.join(others)} if others else {}))}"
-        count = sum(count for kind, count in totals.items() if kind in group)
         chips.append(Chip(name.capitalize(), href, name in chosen, count))
     return chips
 
