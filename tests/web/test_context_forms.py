@@ -29,7 +29,9 @@ async def test_a_submitted_site_leads_to_its_job(client: httpx.AsyncClient):
 
 async def test_several_sites_lead_to_the_list_of_jobs(client: httpx.AsyncClient):
     response = await client.post("/scan", data={"sites": "example.com\nexample.org"})
-    assert response.headers["location"] == "/jobs"
+    location = response.headers["location"]
+    assert location == "/jobs?queued=2"
+    assert "2 scans queued." in WebPage(await client.get(location)).words()
     assert sorted(site.domain for site in await rows_of(Domain)) == ["example.com", "example.org"]
     assert not any(site.watched for site in await rows_of(Domain))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from tests.fixtures.application import BASE_URL
 from tests.fixtures.database import transaction
@@ -70,3 +71,35 @@ async def test_a_list_without_a_good_line_is_refused(client: httpx.AsyncClient):
     answer = await post_sites(client, "not a site")
     assert answer.status_code == 422
     assert "queued" not in WebPage(answer).words()
+
+
+REFUSE_ONE = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    RAISE EXCEPTION 'full' USING ERRCODE = 'disk_full';
+END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON domains FOR EACH ROW
+    WHEN (NEW.domain = 'b.example') EXECUTE FUNCTION refuse();
+"""
+
+
+async def test_lines_that_a_fault_left_stay_and_those_before_it_are_counted(
+    client: httpx.AsyncClient,
+):
+    async with transaction() as session:
+        for statement in REFUSE_ONE.strip().split(";\nCREATE TRIGGER"):
+            trigger = (
+                statement if statement.startswith("CREATE F") else "CREATE TRIGGER" + statement
+            )
+            await session.execute(text(trigger))
+    try:
+        answer = await post_sites(client, "a.example", "not a site", "b.example", "c.example")
+    finally:
+        async with transaction() as session:
+            await session.execute(text("DROP FUNCTION refuse CASCADE"))
+    page = WebPage(answer)
+    assert answer.status_code == 200
+    assert "1 scan queued." in page.words()
+    field = page.words("//main//textarea").split("\n")
+    assert field == ["not a site", "b.example", "c.example"]
+    assert "not a site This is not a valid site address." in page.words("//div[@class='fault']")
+    assert len(page.find("//div[@class='fault']/p")) == 1

@@ -70,6 +70,7 @@ async def show_jobs(
     cursor: Annotated[str | None, Query(max_length=2048)] = None,
     changed: Annotated[int | None, Query(ge=0)] = None,
     left: Annotated[int, Query(ge=0)] = 0,
+    queued: Annotated[int, Query(ge=0)] = 0,
 ) -> HTMLResponse:
     """One page of jobs, newest first; after an action on many, what it changed and left."""
     load = await context.queue_load.run()
@@ -93,6 +94,7 @@ async def show_jobs(
         filters=urlencode(kept),
         changed=changed,
         left=left,
+        queued=queued,
         next_href=next_href("/jobs", page.next_cursor, kept),
     )
 
@@ -242,7 +244,8 @@ async def submit_scan_form(
 
     Lines that cannot be used stay in the form, with their reasons.
     """
-    form, numbers, refused = await read_form(request), list[int](), dict[str, SiteatlasError]()
+    form, usable, queued = await read_form(request), dict[str, WebAddress](), dict[str, int]()
+    refused, fault = dict[str, SiteatlasError](), None
     try:
         max_pages = form.whole_number("max_urls", "The maximum number of URLs", most=MAX_PAGES)
         usable = _usable(form, context.policy, refused)
@@ -250,21 +253,29 @@ async def submit_scan_form(
             await turn.require(len(usable))
             async for line in turn.each(usable):
                 try:
-                    number = await _submit(usable[line], form, max_pages, context, identity, turn)
-                    numbers.append(number)
+                    queued[line] = await _submit(
+                        usable[line], form, max_pages, context, identity, turn
+                    )
                 except NotOwner as error:
                     refused[line] = error
     except SiteatlasError as error:
-        value = form.value("sites")
-        return render(
-            request, "scan.html", status_code=error.http_status, value=value, fault=error.message
-        )
-    context.wake_consumer()
-    if refused:
-        status = 200 if numbers else next(iter(refused.values())).http_status
-        values = {"value": "\n".join(refused), "refused": refused, "queued": len(numbers)}
-        return render(request, "scan.html", status_code=status, **values)
-    return redirect(f"/jobs/{numbers[0]}" if len(numbers) == 1 else "/jobs")
+        fault = error
+    if queued:
+        context.wake_consumer()
+    if len(queued) == 1 and not (fault or refused):
+        return redirect(f"/jobs/{queued.popitem()[1]}")
+    if not (fault or refused):
+        return redirect(f"/jobs?queued={len(queued)}")
+    left = "\n".join([*refused, *(line for line in usable if line not in {*queued, *refused})])
+    return render(
+        request,
+        "scan.html",
+        status_code=200 if queued else (fault or next(iter(refused.values()))).http_status,
+        value=form.value("sites") if fault and not queued else left,
+        fault=fault and fault.message,
+        refused=refused,
+        queued=len(queued),
+    )
 
 
 def _usable(
