@@ -77,6 +77,8 @@ MAX_EXAMINED = 50_000
 # Changes that are sorted for one page, and how many of a scan a list shows.
 MAX_SORTED = 20_000
 FIRST = 10
+# As `processor.entries` counts sections: the first part of a path that something follows.
+SECTION = "^[^:]*://[^/]*(/[^/?#]+/)."
 # The end of a scan is written before its transaction commits.
 SETTLED_AFTER = timedelta(minutes=10)
 
@@ -280,13 +282,18 @@ def by_group(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 async def first_changes(
-    session: AsyncSession, scans: Sequence[PublishedView], kinds: frozenset[str] = URL_KINDS
+    session: AsyncSession,
+    scans: Sequence[PublishedView],
+    kinds: frozenset[str] = URL_KINDS,
+    *,
+    room: int = MAX_SORTED,
 ) -> dict[int, list[ChangeView]]:
     """The first changed URLs of each scan, of each kind by their addresses, by number.
 
-    Scans whose changes are too many to sort together show some of their first thousand.
+    Scans whose changes are too many to sort together show some of their first thousand; `room` is
+    how many are not.
     """
-    sorted_ids, other_ids, room = list[int](), list[int](), MAX_SORTED
+    sorted_ids, other_ids = list[int](), list[int]()
     for one in scans:
         if one.scan_id is None or not one.count(kinds):
             continue
@@ -298,6 +305,18 @@ async def first_changes(
         for row in await session.execute(_first_changes(), values) if ids else ():
             found.setdefault(row.number, []).append(change_view(row))
     return {seq: sorted(changes, key=attrgetter("place")) for seq, changes in found.items()}
+
+
+async def changes_by_section(session: AsyncSession, scan_id: int) -> dict[str, dict[str, int]]:
+    """The number of changes of each kind in each section, among some of the changes of a scan."""
+    section = func.coalesce(func.substring(URL_CHANGES.c.url, SECTION), "/").label("section")
+    changes = select(section, URL_CHANGES.c.kind).where(URL_CHANGES.c.scan_id == scan_id)
+    some = changes.limit(MAX_SORTED).subquery("some")
+    statement = select(some.c.section, some.c.kind, func.count()).group_by(*some.c)
+    found: dict[str, dict[str, int]] = {}
+    for name, kind, count in await session.execute(statement):
+        found.setdefault(name, {})[kind] = count
+    return found
 
 
 @cache

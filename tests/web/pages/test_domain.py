@@ -1,17 +1,23 @@
-"""The page of a site says why its last scan failed or is partial, and how its URLs are counted."""
+"""The page of a site: its state and reason, its numbers, what changed, when and why it is scanned."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import httpx
 import pytest
 from sqlalchemy import insert
 
 from siteatlas.catalog.problems import FoundProblem, record_problems
-from siteatlas.storage.models import Domain, LastScanStatus, SitemapScan
+from siteatlas.processor.entries import section_of
+from siteatlas.storage.models import ChangeKind, Domain, LastScanStatus, SitemapScan, UrlChange
 from siteatlas.storage.session import AsyncSession
 from tests.fixtures.changes import add_published_scan
 from tests.fixtures.database import transaction
-from tests.fixtures.records import add_domain, add_sitemap
+from tests.fixtures.pipeline import index, rows_of, scan_server, urlset
+from tests.fixtures.records import add_candidate, add_domain, add_sitemap
+from tests.fixtures.site_server import SiteServer
 from tests.fixtures.web_pages import WebPage
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -65,7 +71,7 @@ async def test_the_reasons_of_the_past_are_not_shown(client: httpx.AsyncClient):
         domain = await add_partial_site(session)
         domain.last_scan_status = LastScanStatus.COMPLETED
     page = WebPage(await client.get("/domains/example.com"))
-    assert page.find("//section[contains(@class, 'notice')]") == []
+    assert page.find("//section[contains(@class, 'notice')]/@class") == ["notice good"]
 
 
 async def test_the_list_of_sites_that_need_attention_has_reasons(client: httpx.AsyncClient):
@@ -91,3 +97,91 @@ async def test_urls_that_a_sitemap_repeats_are_named_beside_the_count(client: ht
         await record_problems(session, scan.id, [found], [])
     figures = WebPage(await client.get("/domains/example.com")).words("//div[@class='figures']")
     assert "150 distinct URLs, 1 repeat within a sitemap not counted" in figures
+
+
+async def test_the_summary_shows_what_the_last_scan_changed(client: httpx.AsyncClient):
+    content = {"/robots.txt": "Sitemap: {base}/i.xml\n", "/i.xml": index(["{base}/a.xml"])}
+    paths = [f"shop/{n}" for n in range(6)] + ["blog/1", "about/", "odd/?u=https://x.example/y/z"]
+    content["/a.xml"] = urlset([f"{{base}}/{path}" for path in paths])
+    async with SiteServer(content) as server:
+        await scan_server(server)
+        (site,) = await rows_of(Domain)
+        first = WebPage(await client.get(f"/domains/{site.domain}"))
+        server.pages["/i.xml"] = index(["{base}/a.xml", "{base}/b.xml"])
+        added = ["new/1/", "shop/a/b", "about/?q=/x/y", "shop/?", "/x", "s#/x"]
+        server.pages["/a.xml"] = urlset([f"{{base}}/{path}" for path in paths[2:] + added])
+        server.pages["/b.xml"] = urlset(["{base}/blog/2"])
+        await scan_server(server)
+    assert "in the last scan" not in first.words("//div[@class='figures']")
+    assert first.find("//section[@aria-labelledby='latest-title']") == []
+    page = WebPage(await client.get(f"/domains/{site.domain}"))
+    assert "The last scan read everything." in page.words("//section")
+    listed, sitemaps, *_ = (one.text_content() for one in page.find("//*[@class='figure']"))
+    assert ("+5 in the last scan" in listed, "+1 in the last scan" in sitemaps) == (True, True)
+    latest = page.words("//section[@aria-labelledby='latest-title']")
+    assert "+7" in latest
+    assert f"http://{site.domain}/about/?q=/x/y" in latest
+    assert len(page.find("//ul[@class='diff']/li")) == 5
+    rows = page.find("//section[@aria-labelledby='sections-title']//tbody/tr")
+    changes = {
+        row.findtext(".//a"): "".join(row.xpath("td[5]//span[@title]/text()")) for row in rows
+    }
+    stored = {section: await section_changes(section) for section in changes}
+    assert changes == stored
+    assert changes["/shop/"] == "+2−2"
+
+
+async def section_changes(section: str | None) -> str:
+    """The changes of a section as the reader of documents counts them."""
+    changes = [one.kind for one in await rows_of(UrlChange) if section_of(one.url) == section]
+    signs = {"added": "+", "removed": "−"}
+    found = ((sign, changes.count(ChangeKind(kind))) for kind, sign in signs.items())
+    return "".join(f"{sign}{count}" for sign, count in found if count)
+
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "due", "sentence"),
+    [
+        ({}, None, "No scan is planned: this site is not watched."),
+        ({"paused": True}, HOUR, "No scan is planned: this site is paused."),
+        ({}, 36 * HOUR, "Next scan in 1 day: this site is scanned every 24 hours, the usual"),
+        ({"scan_interval_hours": 1}, HOUR, "is scanned every hour, its own interval."),
+        ({"failures_in_a_row": 3}, HOUR, "usual interval, although 3 scans in a row failed."),
+        ({}, -HOUR, "The next scan was due 1 hour ago and waits for the scheduler"),
+    ],
+)
+async def test_the_next_scan_is_explained(
+    client: httpx.AsyncClient, columns: dict[str, Any], due: timedelta | None, sentence: str
+):
+    async with transaction() as session:
+        time = datetime.now(UTC) + due if due else None
+        await add_domain(session, watched=due is not None, next_scan_at=time, **columns)
+    page = WebPage(await client.get("/domains/example.com"))
+    assert sentence in " ".join(page.words("//p[@id='next-scan']").split())
+    assert "Not scanned yet." in page.words("//section")
+
+
+async def test_a_scan_that_waits_is_named_on_the_page_of_its_site(client: httpx.AsyncClient):
+    await client.post("/scan", data={"sites": "example.com"})
+    page = WebPage(await client.get("/domains/example.com"))
+    assert "A scan is queued and starts when a worker is free." in page.words(
+        "//p[@id='next-scan']"
+    )
+    assert page.find("//p[@id='next-scan']/a/@href")[0].startswith("/jobs/")
+
+
+async def test_addresses_where_siteatlas_looked_are_folded_after_ten(client: httpx.AsyncClient):
+    async with transaction() as session:
+        domain = await add_domain(session)
+        for number in range(60):
+            await add_candidate(session, domain, f"{number}.xml")
+        await add_candidate(session, domain, "sitemap.xml", verdict="accepted", http_status=200)
+    page = WebPage(await client.get("/domains/example.com"))
+    discovery = "//section[@aria-labelledby='discovery-title']"
+    assert len(page.find(f"{discovery}/div//tbody/tr")) == 10
+    assert "accepted" in page.words(f"{discovery}/div//tbody/tr[1]")
+    assert page.words(f"{discovery}/details/summary") == "51 more addresses"
+    assert len(page.find(f"{discovery}/details//tbody/tr")) == 51

@@ -5,7 +5,7 @@ Each tab is the same page with another value of `tab`, so that every view has an
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
@@ -17,6 +17,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from siteatlas.access.identity import CurrentIdentity, Identity, require_owner
 from siteatlas.access.limits import FILTERED, READ, SCAN, CurrentLimits, QueueTurn
+from siteatlas.catalog.change_feed import URL_KINDS
 from siteatlas.catalog.domains import (
     DomainView,
     change_domain,
@@ -26,10 +27,19 @@ from siteatlas.catalog.domains import (
     lock_domain,
     set_site_headers,
 )
+from siteatlas.catalog.newest_changes import (
+    MAX_SORTED,
+    changes_by_section,
+    count_changes,
+    first_changes,
+    last_scan_number,
+    list_published,
+)
 from siteatlas.catalog.paging import Page
 from siteatlas.catalog.problems import ProblemFilter, count_repeated_urls, list_problems
 from siteatlas.catalog.robots import list_robots_files
 from siteatlas.catalog.scans import (
+    ScanPoint,
     find_partial_scan,
     list_scans,
     list_unread_documents,
@@ -45,10 +55,12 @@ from siteatlas.catalog.url_lists import (
 )
 from siteatlas.net.address import parse_site
 from siteatlas.net.gate import OriginHeaders, read_header_lines
+from siteatlas.queue.fence import ACTIVE_STATUSES
 from siteatlas.queue.operator_actions import remove_domain_and_jobs
 from siteatlas.queue.submission import submit_site
+from siteatlas.queue.views import list_jobs
 from siteatlas.settings import MAX_INTERVAL_HOURS, MAX_PAGES, MIN_INTERVAL_HOURS
-from siteatlas.storage.models import LastScanStatus
+from siteatlas.storage.models import LastScanStatus, ScanState
 from siteatlas.storage.session import AsyncSession, get_session, retry_when_busy
 from siteatlas.web.context import Context, Form, ReadSession, Services, read_form
 from siteatlas.web.pages.changes import publications
@@ -58,6 +70,8 @@ from siteatlas.web.templating import explain, next_href, redirect, render
 
 ROWS = 50
 SUMMARY_DAYS = 90
+# Scans with changes on the summary.
+LATEST = 3
 TABS = {
     "summary": "Summary",
     "tree": "Tree",
@@ -85,23 +99,47 @@ async def show_domain(
     return render(request, f"domain_{chosen}.html", site=site, tabs=TABS, tab=chosen, **values)
 
 
-async def _summary(session: AsyncSession, site: DomainView, _request: Request) -> dict[str, Any]:
+async def _summary(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
     points = await urls_over_time(session, site.id, SUMMARY_DAYS)
     recent = (await recent_scans(session, [site.id]))[site.id]
-    candidates = await list_candidates(session, site.id, limit=ROWS)
+    candidates = await list_candidates(session, site.id)
     distribution = await domain_sections(session, site.id, limit=8)
+    latest = await list_published(session, domain_id=site.id, kinds=URL_KINDS, limit=LATEST)
+    # Of a scan with more changes than can be counted, the sections would be wrong.
+    newest = next((one for one in latest.items if one.count() <= MAX_SORTED), None)
+    jobs = await list_jobs(session, domain=site.domain, limit=1)
+    services: Services = request.app.state.web
     return {
+        "job": next((job for job in jobs.items if job.status in ACTIVE_STATUSES), None),
+        "now": datetime.now(UTC),
+        "usual_hours": services.settings.scan_interval_hours,
+        "growth": await _growth(session, site, recent),
+        "latest": latest.items,
+        "first": await first_changes(session, latest.items, room=2_000),
+        "newest": newest,
+        "changed": await changes_by_section(session, newest.scan_id or 0) if newest else {},
         "distribution": distribution,
         "months": {one.month: one.url_count for one in distribution.months},
         "today": datetime.now(UTC).date(),
         "points": points,
         "strip": [scan_mark(point) for point in recent],
-        "last": recent[-1] if recent else None,
         "candidates": candidates.items,
         "repeated": await count_repeated_urls(session, site.id),
         "days": SUMMARY_DAYS,
         **await _trouble(session, site),
     }
+
+
+async def _growth(
+    session: AsyncSession, site: DomainView, recent: Sequence[ScanPoint]
+) -> dict[str, int] | None:
+    """By how many URLs and sitemaps the last published scan changed the site; None for a first."""
+    counts = [scan.url_count for scan in recent if scan.state is ScanState.PUBLISHED]
+    if len(counts) < 2:
+        return None
+    kinds = await count_changes(session, await last_scan_number(session, site.id), site.id)
+    sitemaps = kinds.get("sitemap_added", 0) - kinds.get("sitemap_gone", 0)
+    return {"urls": counts[-1] - counts[-2], "sitemaps": sitemaps}
 
 
 async def _trouble(session: AsyncSession, site: DomainView) -> dict[str, Any]:

@@ -106,7 +106,7 @@ async def show_job(request: Request, session: ReadSession, job_id: JobIdent) -> 
     scan = await find_scan_of_job(session, job.id)
     candidates = []
     if job.domain_id is not None and job.error_code is not None:
-        candidates = (await list_candidates(session, job.domain_id, limit=ROWS)).items
+        candidates = (await list_candidates(session, job.domain_id)).items
     return render(
         request,
         "job.html",
