@@ -258,6 +258,8 @@ async def count_changes(
         .join(DOMAINS, DOMAINS.c.id == SCANS.c.domain_id)
         .where(FEED_EVENTS.c.seq.is_(None), DOMAINS.c.deleted_at.is_(None))
         .where(within(SCANS.c.published_seq, numbers), kind != FeedEventKind.BASELINE)
+        # A first scan has an event for each document; none of them is a change.
+        .where(DOMAINS.c.baseline_scan_id.is_distinct_from(SCANS.c.id))
         .group_by(kind)
     )
     others = select(kind, func.count().label("count")).where(within(FEED_EVENTS.c.seq, numbers))
