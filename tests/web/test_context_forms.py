@@ -161,7 +161,7 @@ async def test_a_selected_site_that_cannot_be_changed_does_not_stop_the_others(a
         "a.example": False,
         "b.example": True,
     }
-    assert "1 site changed, 2 sites left unchanged." in page.words("//main//*[@role='status']")
+    assert "1 site paused, 2 sites left unchanged." in page.words("//main//*[@role='status']")
 
 
 async def test_a_form_with_too_many_fields_is_refused(cut_off_client: httpx.AsyncClient):

@@ -411,7 +411,7 @@ async def test_the_summary_shows_sections_and_months(client: httpx.AsyncClient):
 async def test_a_later_page_of_a_list_updates_itself(
     client: httpx.AsyncClient, path: str, rows: str
 ):
-    for number in range(60):
+    for number in range(110):
         await submit(f"site{number}.example.com")
     first = WebPage(await client.get(path))
     (following,) = set(first.find("//a[contains(@href, 'cursor=')]/@href"))

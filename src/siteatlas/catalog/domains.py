@@ -17,6 +17,7 @@ from uuid import UUID
 
 from pydantic import Field
 from sqlalchemy import (
+    BigInteger,
     BindParameter,
     ColumnElement,
     Double,
@@ -31,12 +32,21 @@ from sqlalchemy import (
     literal,
     literal_column,
     select,
+    true,
+    tuple_,
     update,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, Insert, array, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.catalog.paging import CursorScope, Page, bigint_key, page_size, read_page, text_key
+from siteatlas.catalog.paging import (
+    CursorScope,
+    Page,
+    bigint_key,
+    page_size,
+    parse_bigint,
+    read_page,
+)
 from siteatlas.catalog.urls import delete_rows
 from siteatlas.catalog.views import (
     SITEMAP_COUNT,
@@ -63,6 +73,7 @@ from siteatlas.storage.models import (
     Base,
     Candidate,
     Domain,
+    DomainProblem,
     FeedEvent,
     Job,
     LastScanStatus,
@@ -629,9 +640,14 @@ class DomainView(View):
 
 @dataclass(frozen=True, slots=True)
 class ListedDomain(DomainView):
-    """A site in a list; `reasons` are the codes that say why its last scan is partial."""
+    """A site in a list; `reasons` are the codes that say why its last scan is partial.
+
+    `change_count` is of its last published scan, `problem_count` of what its sitemaps have now.
+    """
 
     reasons: Annotated[list[str], Example([])]
+    change_count: Annotated[Count, Example(3)]
+    problem_count: Annotated[Count, Example(0)]
 
 
 def _of_last_scan(column: Any) -> ColumnElement[Any]:
@@ -658,6 +674,32 @@ def unread_document() -> ColumnElement[UUID | None]:
     return case((_is_partial, documents.limit(1).correlate(Domain).scalar_subquery()))
 
 
+def _change_count() -> ColumnElement[int]:
+    each = func.jsonb_each_text(Scan.change_counts).table_valued("kind", "count").render_derived()
+    statement = (
+        select(func.sum(cast(each.c.count, BigInteger))).select_from(Scan).join(each, true())
+    )
+    last = (Scan.domain_id == Domain.id) & (Scan.published_seq == Domain.last_published_seq)
+    return _whole_number(statement.where(last).correlate(Domain).scalar_subquery())
+
+
+_problems = (
+    select(DomainProblem.domain_id, func.sum(DomainProblem.count).label("count"))
+    .where(DomainProblem.resolved_at.is_(None))
+    .group_by(DomainProblem.domain_id)
+    .subquery("problems")
+)
+
+
+def _problem_count() -> ColumnElement[int]:
+    of_site = select(_problems.c.count).where(_problems.c.domain_id == Domain.id)
+    return _whole_number(of_site.correlate(Domain).scalar_subquery())
+
+
+def _whole_number(value: Any) -> ColumnElement[int]:
+    return cast(func.coalesce(value, 0), BigInteger)
+
+
 async def find_domain_view(session: AsyncSession, name: str) -> DomainView:
     """The site that a person names, with or without scheme and `www.`."""
     domain = await find_domain(session, parse_site(name).domain)
@@ -677,6 +719,17 @@ async def find_creator(session: AsyncSession, domain: DomainView) -> str | None:
     return user.name if user is not None else None
 
 
+# Sorted anew for each page, without an index: sites are few.
+_SORT_KEYS: dict[str, ColumnElement[int]] = {
+    "urls": _whole_number(Domain.url_count),
+    "scanned": _whole_number(func.extract("epoch", Domain.last_scan_at) * 1_000_000),
+    "changes": _change_count(),
+    "problems": _whole_number(_problems.c.count),
+}
+# With a minus sign, the highest or the latest comes first.
+DOMAIN_SORTS = f"^-?(name|{'|'.join(_SORT_KEYS)})$"
+
+
 async def list_domains(
     session: AsyncSession,
     *,
@@ -684,15 +737,23 @@ async def list_domains(
     state: DomainState | None = None,
     contains: str | None = None,
     tag: str | None = None,
+    sort: str = "name",
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Page[ListedDomain]:
-    """Sites by name; `contains` is a part of the host."""
-    scope = CursorScope("domains", (watched, state and state.value, contains, tag))
-    after = scope.read(cursor, text_key)
+    """Sites by name, or in another order of `DOMAIN_SORTS`; `contains` is a part of the host."""
+    scope = CursorScope("domains", (watched, state and state.value, contains, tag, sort))
+    after = scope.read(cursor, _parse_place)
     size = page_size(limit)
-    statement = select_view(ListedDomain, Domain, reasons=partial_reasons())
-    statement = statement.where(Domain.deleted_at.is_(None))
+    word, is_descending = sort.removeprefix("-"), sort.startswith("-")
+    key = _SORT_KEYS.get(word, literal(0))
+    key = -key if is_descending else key
+    counts = {"change_count": _change_count(), "problem_count": _problem_count()}
+    statement = select_view(ListedDomain, Domain, reasons=partial_reasons(), **counts)
+    statement = statement.add_columns(key.label("key")).where(Domain.deleted_at.is_(None))
+    if word == "problems":
+        # One by one, those of all sites would take five times as long.
+        statement = statement.outerjoin(_problems, _problems.c.domain_id == Domain.id)
     if watched is not None:
         statement = statement.where(Domain.watched.is_(watched))
     if state is not None:
@@ -701,12 +762,36 @@ async def list_domains(
         statement = statement.where(func.strpos(Domain.domain, contains.lower()) > 0)
     if tag is not None:
         statement = statement.where(has_tag(tag))
-    if after is not None:
-        statement = statement.where(Domain.domain > after)
-    statement = statement.order_by(Domain.domain)
+    if word in _SORT_KEYS:
+        statement = statement.order_by(key, Domain.domain)
+        if after is not None:
+            statement = statement.where(tuple_(key, Domain.domain) > tuple_(*map(literal, after)))
+    else:
+        statement = statement.order_by(Domain.domain.desc() if is_descending else Domain.domain)
+        if after is not None:
+            name = after[1]
+            behind = Domain.domain < name if is_descending else Domain.domain > name
+            statement = statement.where(behind)
     return await read_page(
-        session, statement, size, ListedDomain, lambda row: scope.write(row.domain)
+        session,
+        statement,
+        size,
+        lambda *row: ListedDomain(*row[:-1]),
+        lambda row: scope.write(row.key, row.domain),
     )
+
+
+def _parse_place(parts: Sequence[str]) -> tuple[int, str]:
+    key, name = parts
+    return parse_bigint(key), name
+
+
+async def most_used_tags(session: AsyncSession, limit: int = 20) -> dict[str, int]:
+    """The tags that most sites have, and how many have each."""
+    tag = func.unnest(Domain.tags).label("tag")
+    counted = select(tag, func.count()).where(Domain.deleted_at.is_(None)).group_by(tag)
+    rows = await session.execute(counted.order_by(func.count().desc(), tag).limit(limit))
+    return {str(name): count for name, count in rows}
 
 
 def in_state(state: DomainState) -> ColumnElement[bool]:

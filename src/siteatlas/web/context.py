@@ -12,11 +12,12 @@ from fastapi import Depends, Query, Request
 from siteatlas.access.keys import Installation
 from siteatlas.catalog.newest_changes import ChangesOverTime
 from siteatlas.catalog.problems import ProblemTotal
-from siteatlas.errors import ConflictError, InputError, NotFoundError, NotOwner
+from siteatlas.errors import ConflictError, InputError, NotFoundError, NotOwner, TooManyTags
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.metrics import DatabaseState, QueueLoad
 from siteatlas.settings import Settings
 from siteatlas.storage.session import AsyncSession, get_session
+from siteatlas.text import parse_tags
 
 ItemT = TypeVar("ItemT")
 
@@ -26,13 +27,14 @@ async def apply_to_each(
 ) -> int:
     """Apply an action to the items one by one; return how many it changed.
 
-    An item that is gone, belongs to another user or is in another state is left alone.
+    An item that is gone, belongs to another user, is in another state or would have too many tags
+    is left alone.
     """
     changed = 0
     for item in items:
         try:
             await action(item)
-        except (ConflictError, NotFoundError, NotOwner):
+        except (ConflictError, NotFoundError, NotOwner, TooManyTags):
             continue
         changed += 1
     return changed
@@ -74,6 +76,10 @@ class Form:
         if value is not None and not value.is_integer():
             raise InputError(f"{what} must be a whole number.")
         return None if value is None else int(value)
+
+    def tags(self) -> list[str]:
+        """The tags of the field `tags`, which blanks or commas separate."""
+        return parse_tags(self.value("tags").replace(",", " ").split())
 
     def is_checked(self, name: str) -> bool:
         """Whether a checkbox is checked."""

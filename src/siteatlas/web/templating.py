@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -250,6 +250,7 @@ def environment() -> Environment:
         "tone": tone,
     }
     made.globals |= {
+        "address": address,
         "asset": asset,
         "charts": charts,
         "limits": LIMITS,
@@ -334,9 +335,40 @@ def _is_open_to_all(control: AccessControl) -> bool:
     return control.is_insecure and not control.installation.known
 
 
+def address(path: str, kept: Mapping[str, object] = EMPTY, **changed: object) -> str:
+    """The address of a page with its filters, some of them changed; empty ones are left out."""
+    filters = {name: value for name, value in {**kept, **changed}.items() if value}
+    return f"{path}?{urlencode(filters)}" if filters else path
+
+
 def next_href(path: str, cursor: str | None, kept: Mapping[str, str] = EMPTY) -> str | None:
     """The address of the next page of a list, with the filters to keep; None on the last one."""
-    return f"{path}?{urlencode({**kept, 'cursor': cursor})}" if cursor else None
+    return address(path, kept, cursor=cursor) if cursor else None
+
+
+@dataclass(frozen=True, slots=True)
+class SortLink:
+    """The head of a column: where it leads, and how the list is sorted by it if it is."""
+
+    href: str
+    direction: str | None
+
+
+def sort_links(
+    path: str, kept: Mapping[str, str], sort: str, columns: Iterable[str]
+) -> dict[str, SortLink]:
+    """The heads of columns by what they sort by, each with the order that it begins with.
+
+    That of the column in use turns its order round.
+    """
+    links = {}
+    for first in columns:
+        word, is_used = first.removeprefix("-"), sort.removeprefix("-") == first.removeprefix("-")
+        other = word if sort.startswith("-") else f"-{word}"
+        href = address(path, kept, sort=other if is_used else first)
+        direction = "descending" if sort.startswith("-") else "ascending"
+        links[word] = SortLink(href, direction if is_used else None)
+    return links
 
 
 def redirect(location: str) -> RedirectResponse:

@@ -102,11 +102,14 @@ DomainName = Annotated[
 async def get_domains(
     query: Annotated[DomainsQuery, Query()], session: ReadSession
 ) -> Page[ListedDomain]:
-    """All sites, ordered by name."""
+    """The sites that match, ordered by name unless `sort` says otherwise."""
     return await list_domains(
         session,
         watched=query.watched,
+        state=query.state,
+        contains=query.contains,
         tag=query.wanted_tag,
+        sort=query.sort,
         **query.page,
     )
 

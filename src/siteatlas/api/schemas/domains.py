@@ -17,7 +17,7 @@ from siteatlas.api.schemas.base import (
     UrlLimitShape,
     examples,
 )
-from siteatlas.catalog.domains import DomainView
+from siteatlas.catalog.domains import DOMAIN_SORTS, DomainState, DomainView
 from siteatlas.catalog.problems import ProblemState
 from siteatlas.catalog.url_lists import DEFAULT_SECTIONS, MAX_SECTIONS
 from siteatlas.catalog.views import (
@@ -188,6 +188,17 @@ class DomainsQuery(QueryShape, TagFilter):
     """Which sites to list."""
 
     watched: bool | None = None
+    state: DomainState | None = Field(
+        None, description="`attention`: the last scan failed or is partial, or removals are held."
+    )
+    contains: str | None = Field(
+        None, min_length=1, max_length=255, pattern=NO_NUL, description="A part of the host."
+    )
+    sort: str = Field(
+        "name",
+        pattern=DOMAIN_SORTS,
+        description="The order; with a minus sign, the highest or the latest comes first.",
+    )
 
 
 class CandidatesQuery(QueryShape):

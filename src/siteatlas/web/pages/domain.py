@@ -16,7 +16,7 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from siteatlas.access.identity import CurrentIdentity, Identity, require_owner
-from siteatlas.access.limits import FILTERED, READ, SCAN, CurrentLimits, QueueTurn
+from siteatlas.access.limits import FILTERED, READ, SCAN, CurrentLimits
 from siteatlas.catalog.change_feed import URL_KINDS
 from siteatlas.catalog.domains import (
     DomainView,
@@ -57,14 +57,13 @@ from siteatlas.net.address import parse_site
 from siteatlas.net.gate import OriginHeaders, read_header_lines
 from siteatlas.queue.fence import ACTIVE_STATUSES
 from siteatlas.queue.operator_actions import remove_domain_and_jobs
-from siteatlas.queue.submission import submit_site
 from siteatlas.queue.views import list_jobs
 from siteatlas.settings import MAX_INTERVAL_HOURS, MAX_PAGES, MIN_INTERVAL_HOURS
 from siteatlas.storage.models import LastScanStatus, ScanState
 from siteatlas.storage.session import AsyncSession, get_session, retry_when_busy
 from siteatlas.web.context import Context, Form, ReadSession, Services, read_form
 from siteatlas.web.pages.changes import publications
-from siteatlas.web.pages.domains import scan_mark
+from siteatlas.web.pages.domains import scan_again, scan_mark
 from siteatlas.web.pages.url import url_trends
 from siteatlas.web.templating import explain, next_href, redirect, render
 
@@ -253,26 +252,9 @@ async def scan_domain_now(
     context: Context, identity: CurrentIdentity, limits: CurrentLimits, domain: DomainName
 ) -> Response:
     """Queue a scan of a site that is known, and show its job."""
-    async with limits.queue_room.turn(identity) as turn:
-        number = await _scan(parse_site(domain).domain, context, identity, turn)
+    number = await scan_again(parse_site(domain).domain, context, identity, limits)
     context.wake_consumer()
     return redirect(f"/jobs/{number}")
-
-
-@retry_when_busy
-async def _scan(name: str, context: Services, identity: Identity, turn: QueueTurn) -> int:
-    async with get_session() as session, session.begin():
-        await turn.reserve(session)
-        found = await lock_domain(session, name)
-        job = await submit_site(
-            session,
-            parse_site(found.base_url),
-            created_by=identity.user_id,
-            max_pages=found.max_pages,
-            interval_hours=context.settings.scan_interval_hours,
-            max_attempts=context.settings.max_attempts,
-        )
-        return job.id
 
 
 @router.post("/domains/{domain}/settings", dependencies=[SCAN])
@@ -296,6 +278,7 @@ def _changed_settings(form: Form) -> dict[str, Any]:
             "interval", "The interval", least=MIN_INTERVAL_HOURS, most=MAX_INTERVAL_HOURS
         ),
         "max_pages": form.whole_number("max_urls", "The maximum number of URLs", most=MAX_PAGES),
+        "tags": form.tags(),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -9,17 +10,34 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from siteatlas.access.identity import CurrentIdentity, Identity, require_owner
-from siteatlas.access.limits import FILTERED, READ, SCAN
-from siteatlas.catalog.domains import DomainState, change_domain, find_domain, list_domains
+from siteatlas.access.limits import (
+    FILTERED,
+    READ,
+    SCAN,
+    AccessLimits,
+    CurrentLimits,
+    QueueTurn,
+)
+from siteatlas.catalog.domains import (
+    DOMAIN_SORTS,
+    DomainState,
+    change_domain,
+    find_domain,
+    list_domains,
+    lock_domain,
+    most_used_tags,
+)
 from siteatlas.catalog.scans import ScanPoint, recent_scans
-from siteatlas.errors import AddressError, DomainNotFound, InputError
+from siteatlas.errors import AddressError, InputError
 from siteatlas.net.address import parse_site
 from siteatlas.queue.operator_actions import remove_domain_and_jobs
+from siteatlas.queue.submission import submit_site
 from siteatlas.storage.models import ScanState
 from siteatlas.storage.session import get_session, retry_when_busy
+from siteatlas.text import MAX_TAG_CHARS, merged_tags
 from siteatlas.web.charts import ScanMark
-from siteatlas.web.context import Context, ReadSession, apply_to_each, read_form
-from siteatlas.web.templating import duration, exact, next_href, redirect, render
+from siteatlas.web.context import Context, ReadSession, Services, apply_to_each, read_form
+from siteatlas.web.templating import duration, exact, next_href, redirect, render, sort_links
 
 router = APIRouter(include_in_schema=False)
 
@@ -51,13 +69,25 @@ async def show_problems(request: Request, context: Context) -> HTMLResponse:
     return render(request, "problems.html", problems=await context.problem_totals.run())
 
 
-ROWS = 50
+ROWS = 100
 FILTERS = {
     "": "All",
     DomainState.ATTENTION.value: "Needs attention",
     DomainState.WATCHED.value: "Watched",
     DomainState.PAUSED.value: "Paused",
     DomainState.FAILING.value: "Failing",
+}
+# The columns that sort, each with the order that it begins with.
+COLUMNS = ("name", "-scanned", "-urls", "-changes", "-problems")
+SCAN_NOW, TAG, UNTAG, REMOVE = "scan", "tag", "untag", "remove"
+# What can be done with selected sites, and what is said of those with which it was done.
+ACTIONS = {
+    SCAN_NOW: "queued for a scan",
+    "pause": "paused",
+    "resume": "resumed",
+    TAG: "tagged",
+    UNTAG: "untagged",
+    REMOVE: "removed",
 }
 
 
@@ -68,37 +98,49 @@ async def show_domains(
     *,
     state: str = "",
     q: Annotated[str, Query(max_length=255)] = "",
+    tag: Annotated[str, Query(max_length=MAX_TAG_CHARS)] = "",
+    sort: Annotated[str, Query(pattern=DOMAIN_SORTS)] = "name",
     cursor: Annotated[str | None, Query(max_length=2048)] = None,
+    done: str = "",
     changed: Annotated[int | None, Query(ge=0)] = None,
     left: Annotated[int, Query(ge=0)] = 0,
 ) -> HTMLResponse:
     """One page of sites with the strip of their last scans.
 
-    After an action on many sites, it says how many were changed and how many were left.
+    After an action on many sites, it says with how many it was done and how many were left.
     """
     wanted = DomainState(state) if state in set(DomainState) else None
+    kept = {"state": wanted.value if wanted else "", "q": q.strip(), "tag": tag.strip().lower()}
     page = await list_domains(
-        session, state=wanted, contains=q.strip() or None, limit=ROWS, cursor=cursor
+        session,
+        state=wanted,
+        contains=kept["q"] or None,
+        tag=kept["tag"] or None,
+        sort=sort,
+        limit=ROWS,
+        cursor=cursor,
     )
     history = await recent_scans(session, [site.id for site in page.items])
-    kept = {name: value for name, value in (("state", state), ("q", q)) if value}
+    tags = await most_used_tags(session)
     return render(
         request,
         "domains.html",
         sites=page.items,
         strips={key: [scan_mark(point) for point in points] for key, points in history.items()},
-        counts={
-            key: [point.url_count for point in points if point.state is ScanState.PUBLISHED]
+        published={
+            key: [point for point in points if point.state is ScanState.PUBLISHED]
             for key, points in history.items()
         },
-        last={key: points[-1] for key, points in history.items() if points},
         filters=FILTERS,
-        state=state,
+        tags={**({kept["tag"]: None} if kept["tag"] else {}), **tags},
+        kept=kept | {"sort": sort},
+        is_filtered=any(kept.values()),
+        heads=sort_links("/domains", kept, sort, COLUMNS),
         shows_reason=wanted in {DomainState.ATTENTION, DomainState.FAILING},
-        q=q,
         changed=changed,
         left=left,
-        next_href=next_href("/domains", page.next_cursor, kept),
+        done=ACTIONS.get(done, "changed"),
+        next_href=next_href("/domains", page.next_cursor, kept | {"sort": sort}),
     )
 
 
@@ -117,35 +159,71 @@ def scan_mark(point: ScanPoint) -> ScanMark:
 
 
 @router.post("/domains", dependencies=[SCAN])
-async def act_on_domains(request: Request, context: Context, identity: CurrentIdentity) -> Response:
-    """Pause, resume or remove the selected sites; those that cannot be changed are left alone."""
+async def act_on_domains(
+    request: Request, context: Context, identity: CurrentIdentity, limits: CurrentLimits
+) -> Response:
+    """Do the same with the selected sites; those with which it cannot be done are left alone."""
     form = await read_form(request)
     names, action = form.many("domain")[:1_000], form.value("action")
     if not names:
         raise InputError("Select at least one site first.")
-    sites = {parse_site(name).domain for name in names}
+    if action not in ACTIONS:
+        raise InputError("Choose what to do with the selected sites.")
+    tags, sites = form.tags(), {parse_site(name).domain for name in names}
+    if action in {TAG, UNTAG} and not tags:
+        raise InputError("Enter the tags first.")
+    if action == SCAN_NOW:
+        async with limits.queue_room.turn(identity) as turn:
+            await turn.require(len(sites))
 
     async def act(site: str) -> None:
-        await _act(site, action, identity)
+        if action == SCAN_NOW:
+            await scan_again(site, context, identity, limits)
+        else:
+            await _change(site, action, tags, identity)
 
     try:
         changed = await apply_to_each(sorted(sites), act)
     finally:
+        context.wake_consumer()
         context.notify_scheduler()
-    counts = {"changed": changed, "left": len(sites) - changed}
-    return redirect(f"/domains?{urlencode(counts)}")
+    kept = {name: form.value(name) for name in ("state", "q", "tag", "sort") if form.value(name)}
+    counts = {"done": action, "changed": changed, "left": len(sites) - changed}
+    return redirect(f"/domains?{urlencode(kept | counts)}")
 
 
 @retry_when_busy
-async def _act(name: str, action: str, identity: Identity) -> None:
+async def _change(name: str, action: str, tags: list[str], identity: Identity) -> None:
     async with get_session() as session, session.begin():
-        if action == "remove":
+        if action == REMOVE:
             await remove_domain_and_jobs(session, name, identity.limited_to_user)
             return
-        if action not in {"pause", "resume"}:
-            raise InputError("Choose what to do with the selected sites.")
-        found = await find_domain(session, name, lock=True)
-        if found is None:
-            raise DomainNotFound
-        require_owner(identity, found.created_by)
-        await change_domain(session, found, paused=action == "pause")
+        found = await lock_domain(session, name, partial(require_owner, identity))
+        if action == TAG:
+            await change_domain(session, found, tags=merged_tags(found.tags, tags))
+        elif action == UNTAG:
+            await change_domain(session, found, tags=sorted({*found.tags} - {*tags}))
+        else:
+            await change_domain(session, found, paused=action == "pause")
+
+
+async def scan_again(name: str, context: Services, identity: Identity, limits: AccessLimits) -> int:
+    """Queue a scan of a site that is known; the number of its job."""
+    async with limits.queue_room.turn(identity) as turn:
+        return await _scan(name, context, identity, turn)
+
+
+@retry_when_busy
+async def _scan(name: str, context: Services, identity: Identity, turn: QueueTurn) -> int:
+    async with get_session() as session, session.begin():
+        await turn.reserve(session)
+        found = await lock_domain(session, name)
+        job = await submit_site(
+            session,
+            parse_site(found.base_url),
+            created_by=identity.user_id,
+            max_pages=found.max_pages,
+            interval_hours=context.settings.scan_interval_hours,
+            max_attempts=context.settings.max_attempts,
+        )
+        return job.id
