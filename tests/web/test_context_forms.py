@@ -144,7 +144,7 @@ async def test_all_failed_jobs_are_retried_also_if_a_site_has_several(
     ]
     assert woken == ["woken"]
     page = WebPage(await client.get(response.headers["location"]))
-    assert "2 jobs changed, 1 job left unchanged." in page.words("//main//*[@role='status']")
+    assert "2 jobs queued again, 1 job left unchanged." in page.words("//main//*[@role='status']")
     assert (await client.post("/jobs", data=retry)).headers["location"].endswith("changed=0&left=1")
 
 

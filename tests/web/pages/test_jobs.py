@@ -6,9 +6,11 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from siteatlas.storage.models import Job
 from tests.fixtures.application import BASE_URL
 from tests.fixtures.database import transaction
-from tests.fixtures.records import add_job
+from tests.fixtures.pipeline import rows_of
+from tests.fixtures.records import add_domain, add_job
 from tests.fixtures.web_pages import WebPage
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -40,7 +42,7 @@ async def test_the_jobs_of_one_site_have_no_counts_of_all_sites(client: httpx.As
 async def test_the_number_on_the_button_is_updated_with_the_rows(client: httpx.AsyncClient):
     await add_jobs(3, "failed")
     page = WebPage(await client.get("/jobs?status=failed"))
-    assert "Retry all 3 failed jobs" in page.words("//div[@id='job-rows']//form")
+    assert "Retry all 3 failed jobs" in page.words("//div[@id='job-rows']//form[@class='row']")
 
 
 async def post_sites(client: httpx.AsyncClient, *lines: str) -> httpx.Response:
@@ -103,3 +105,35 @@ async def test_lines_that_a_fault_left_stay_and_those_before_it_are_counted(
     assert field == ["not a site", "b.example", "c.example"]
     assert "not a site This is not a valid site address." in page.words("//div[@class='fault']")
     assert len(page.find("//div[@class='fault']/p")) == 1
+
+
+async def act(client: httpx.AsyncClient, **fields: str | list[str]) -> httpx.Response:
+    return await client.post("/jobs", data=fields, headers={"Origin": BASE_URL})
+
+
+async def test_the_selected_jobs_are_retried_or_cancelled(client: httpx.AsyncClient):
+    async with transaction() as session:
+        failed = await add_job(session, await add_domain(session, "a.example"), status="failed")
+        other = await add_job(session, await add_domain(session, "b.example"), status="failed")
+        ended = await add_job(session, await add_domain(session, "c.example"), status="completed")
+    numbers = [str(failed.id), str(ended.id)]
+    page = WebPage(await client.get("/jobs?status=failed"))
+    assert page.find("//input[@name='job']/@value") == [str(other.id), str(failed.id)]
+    answer = await act(client, job=numbers, selected="retry", status="failed")
+    page = WebPage(await client.get(answer.headers["location"]))
+    message = page.words("//main//*[@role='status']")
+    assert "1 job queued again, 1 job left unchanged." in message
+    assert page.find("//nav[@aria-label='Status']/a[@aria-current]/text()")[0].strip() == "Failed"
+    answer = await act(client, job=numbers, selected="cancel")
+    page = WebPage(await client.get(answer.headers["location"]))
+    assert "1 job cancelled, 1 job left" in page.words("//main//*[@role='status']")
+    states = {job.id: job.status for job in await rows_of(Job)}
+    assert states == {failed.id: "cancelled", other.id: "failed", ended.id: "completed"}
+
+
+async def test_without_a_selection_no_job_is_changed(client: httpx.AsyncClient):
+    await add_jobs(2, "failed")
+    answer = await act(client, selected="retry", status="failed")
+    assert answer.status_code == 422
+    assert "Select at least one job first." in WebPage(answer).words()
+    assert {job.status for job in await rows_of(Job)} == {"failed"}

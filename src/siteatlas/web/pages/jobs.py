@@ -52,7 +52,8 @@ STATUSES = {
     JobStatus.CANCELLED.value: "Cancelled",
 }
 RETRY = "retry"
-ACTIONS = ("cancel", RETRY)
+# What can be done with jobs, and what is said of those with which it was done.
+ACTIONS = {"cancel": "cancelled", RETRY: "queued again"}
 PHASES = ("waiting", "reading", "comparing", "done")
 
 router = APIRouter(include_in_schema=False)
@@ -68,6 +69,7 @@ async def show_jobs(
     status: str = "",
     domain: Annotated[str, Query(max_length=255)] = "",
     cursor: Annotated[str | None, Query(max_length=2048)] = None,
+    done: str = "",
     changed: Annotated[int | None, Query(ge=0)] = None,
     left: Annotated[int, Query(ge=0)] = 0,
     queued: Annotated[int, Query(ge=0)] = 0,
@@ -95,6 +97,7 @@ async def show_jobs(
         changed=changed,
         left=left,
         queued=queued,
+        done=ACTIONS.get(done, "changed"),
         next_href=next_href("/jobs", page.next_cursor, kept),
     )
 
@@ -162,30 +165,46 @@ async def act_on_matching_jobs(
     limits: CurrentLimits,
     afterwards: BackgroundTasks,
 ) -> Response:
-    """Cancel or retry the jobs that match the filters, at most `MAX_MATCHING` of them.
+    """Cancel or retry the selected jobs, or those that match the filters, up to `MAX_MATCHING`.
 
     Those of other users are left alone unless an admin does it. So is a job whose site has another
     active one; the page then says how many were left.
     """
     form = await read_form(request)
-    status, domain, action = form.value("status"), form.value("domain"), form.value("action")
+    kept = {name: form.value(name) for name in ("status", "domain")}
+    # Its own name: without a selection, it must not apply to all that match.
+    if action := form.value("selected"):
+        idents = form.many("job")
+        found = len(idents)
+        if not idents:
+            raise InputError("Select at least one job first.")
+    else:
+        action = form.value("action")
+        found, idents = await _matching_jobs(action, identity, **kept)
+
+    async def act(ident: str) -> None:
+        number, is_cancelled = await _act_in_turn(ident, action, identity, limits)
+        if is_cancelled:
+            afterwards.add_task(recount_site, number)
+
+    try:
+        changed = await apply_to_each(idents, act)
+    finally:
+        context.wake_consumer()
+    counts = {"done": action, "changed": changed, "left": found - changed}
+    return redirect(f"/jobs?{urlencode(kept | counts)}")
+
+
+async def _matching_jobs(
+    action: str, identity: Identity, status: str, domain: str
+) -> tuple[int, list[str]]:
+    """How many jobs match, and the numbers of those to which the action can be applied."""
     if status not in STATUSES or not status:
         raise InputError("Choose a status first: the action applies to all jobs that have it.")
     async with get_session() as session, session.begin():
         page = await list_jobs(session, status=status, domain=domain or None, limit=MAX_MATCHING)
     own = [job for job in page.items if is_own(identity, *_owners(job, action))]
-
-    async def act(job: JobView) -> None:
-        number, is_cancelled = await _act_in_turn(str(job.id), action, identity, limits)
-        if is_cancelled:
-            afterwards.add_task(recount_site, number)
-
-    try:
-        changed = await apply_to_each(_newest_of_sites(own), act)
-    finally:
-        context.wake_consumer()
-    counts = {"changed": changed, "left": len(page.items) - changed}
-    return redirect(f"/jobs?{urlencode({'status': status, 'domain': domain, **counts})}")
+    return len(page.items), [str(job.id) for job in _newest_of_sites(own)]
 
 
 def _newest_of_sites(jobs: Sequence[JobView]) -> Iterable[JobView]:
