@@ -21,10 +21,12 @@ from sqlalchemy import (
     Uuid,
     any_,
     bindparam,
+    collate,
     exists,
     func,
     literal,
     select,
+    true,
     tuple_,
     update,
 )
@@ -45,7 +47,7 @@ from siteatlas.catalog.views import (
     select_view,
 )
 from siteatlas.scanner.events import ProblemSample
-from siteatlas.scanner.problem_codes import ProblemCode, meaning_of_problem
+from siteatlas.scanner.problem_codes import ProblemCode, ProblemGroup, meaning_of_problem
 from siteatlas.scanner.reading.entries import MAX_SAMPLES
 from siteatlas.storage.models import Domain, DomainProblem, Sitemap
 from siteatlas.storage.schema import DOMAIN_PROBLEMS, SITEMAPS
@@ -269,15 +271,29 @@ def _view(*row: Any) -> ProblemView:
 
 @dataclass(frozen=True, slots=True)
 class ProblemTotal:
-    """One kind of problem: how often it was found, in how many documents of how many sites."""
+    """One kind of problem: how often it was found, in how many documents of how many sites.
+
+    `largest` are the sites that have most of it; `example` is a URL or value that has it.
+    """
 
     code: str
-    meaning: str | None
     count: int
     documents: int
     domains: int
     since: datetime
     largest: list[str]
+    example: str | None
+
+    @property
+    def meaning(self) -> str:
+        """What its code means; the code itself if this version does not know it."""
+        return meaning_of_problem(self.code) or self.code
+
+    @property
+    def group(self) -> str:
+        """What it is about, as a word."""
+        groups = (one.group for one in ProblemCode if one.value == self.code)
+        return next(groups, ProblemGroup.DOCUMENT).name.lower()
 
 
 class ProblemTotals:
@@ -293,12 +309,17 @@ class ProblemTotals:
     async def read(self, session: AsyncSession) -> list[ProblemTotal]:
         """The totals, at most a minute old."""
         if time.monotonic() >= self._good_until:
-            self._totals = await _total_problems(session)
+            self._totals = await total_problems(session)
             self._good_until = time.monotonic() + 60.0
         return self._totals
 
 
-async def _total_problems(session: AsyncSession) -> list[ProblemTotal]:
+async def total_problems(
+    session: AsyncSession, domain_id: UUID | None = None
+) -> list[ProblemTotal]:
+    """Current problems by code, of all sites or of one; those of most sites, then most, first."""
+    sample, of_site = DomainProblem.samples[0], DomainProblem.domain_id == domain_id
+    example = func.coalesce(sample["url"].astext, sample["value"].astext)
     ranked = (
         select(
             DomainProblem.code,
@@ -306,9 +327,11 @@ async def _total_problems(session: AsyncSession) -> list[ProblemTotal]:
             func.sum(DomainProblem.count).label("count"),
             func.count().label("documents"),
             func.min(DomainProblem.first_seen_at).label("since"),
+            func.min(collate(example, "C")).label("example"),
         )
         .join(Domain, Domain.id == DomainProblem.domain_id)
         .where(DomainProblem.resolved_at.is_(None), Domain.deleted_at.is_(None))
+        .where(true() if domain_id is None else of_site)
         .group_by(DomainProblem.code, Domain.domain)
         .subquery("ranked")
     )
@@ -323,14 +346,10 @@ async def _total_problems(session: AsyncSession) -> list[ProblemTotal]:
             func.count(),
             func.min(ranked.c.since),
             largest[1:5],
+            func.min(ranked.c.example),
         )
         .group_by(ranked.c.code)
-        .order_by(func.count().desc(), ranked.c.code)
+        .order_by(func.count().desc(), func.sum(ranked.c.count).desc(), ranked.c.code)
     )
-    rows = (await session.execute(statement)).all()
-    return [
-        ProblemTotal(
-            row[0], meaning_of_problem(row[0]), int(row[1]), int(row[2]), row[3], row[4], row[5]
-        )
-        for row in rows
-    ]
+    rows = await session.execute(statement)
+    return [ProblemTotal(row[0], int(row[1]), int(row[2]), *row[3:]) for row in rows]

@@ -75,6 +75,9 @@ TONES = {
     "expired": Tone("waiting", "⌛", "expired"),
     "revoked": Tone("moved", "⊘", "revoked"),
     "gone": Tone("bad", "✕", "gone"),
+    "left_out": Tone("bad", "✕", "left out"),
+    "kept": Tone("warn", "!", "kept"),
+    "document": Tone("moved", "≡", "document"),
 }
 
 

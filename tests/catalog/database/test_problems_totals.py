@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.catalog.problems import ProblemTotals
+from siteatlas.catalog.problems import FoundProblem, ProblemTotals, record_problems, total_problems
 from siteatlas.storage.models import DomainProblem
 from tests.fixtures.records import add_domain, add_sitemap
 
@@ -47,3 +47,23 @@ async def test_the_totals_are_counted_once_a_minute(
         ("lastmod_invalid", 7, 2, ["two.example", "one.example"]),
         ("url_too_long", 1, 1, ["two.example"]),
     ]
+
+
+async def test_the_kinds_of_a_site_have_documents_an_example_and_a_group(session: AsyncSession):
+    await add_problems(session, "other.example", bad_url=9)
+    domain = await add_domain(session, "one.example")
+    found = []
+    for path, url in (("b.xml", "https://one.example/b"), ("a.xml", "https://one.example/a")):
+        sitemap = await add_sitemap(session, domain, path)
+        found.append(FoundProblem(sitemap.id, "bad_url", 2, [{"url": url}, {"url": "/0"}]))
+    last = found[-1].sitemap_id
+    found.append(FoundProblem(last, "lastmod_invalid", 5, [{"value": "soon"}]))
+    found.append(FoundProblem(last, "from_the_future", 1, []))
+    await record_problems(session, 1, found, [])
+    kinds = await total_problems(session, domain.id)
+    assert [(one.code, one.count, one.documents, one.example, one.group) for one in kinds] == [
+        ("lastmod_invalid", 5, 1, "soon", "kept"),
+        ("bad_url", 4, 2, "https://one.example/a", "left_out"),
+        ("from_the_future", 1, 1, None, "document"),
+    ]
+    assert kinds[2].meaning == "from_the_future"

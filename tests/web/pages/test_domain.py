@@ -185,3 +185,43 @@ async def test_addresses_where_siteatlas_looked_are_folded_after_ten(client: htt
     assert "accepted" in page.words(f"{discovery}/div//tbody/tr[1]")
     assert page.words(f"{discovery}/details/summary") == "51 more addresses"
     assert len(page.find(f"{discovery}/details//tbody/tr")) == 51
+
+
+async def test_the_problems_of_a_site_are_a_table_that_leads_to_their_documents(
+    client: httpx.AsyncClient,
+):
+    async with transaction() as session:
+        domain = await add_domain(session)
+        scan = await add_published_scan(session, domain)
+        found = []
+        for path in ("a.xml", "b.xml"):
+            sitemap = await add_sitemap(session, domain, path)
+            sample = {"url": f"https://example.com/{path}/1", "value": "x", "entry": 4}
+            found.append(FoundProblem(sitemap.id, "bad_url", 3, [sample]))
+        await record_problems(session, scan.id, found, [])
+    page = WebPage(await client.get("/domains/example.com?tab=problems"))
+    (row,) = page.find("//tbody/tr")
+    cells = [" ".join(cell.text_content().split()) for cell in row.xpath("td")]
+    assert cells[0] == "✕left out"
+    assert cells[2:5] == ["6", "2", "https://example.com/a.xml/1"]
+    page = WebPage(await client.get(row.xpath("td/a/@href")[0]))
+    rows = page.find("//section[@aria-labelledby='chosen-title']//tbody/tr")
+    documents = {row.xpath("string(td[1])"): row.text_content() for row in rows}
+    assert sorted(documents) == ["/a.xml", "/b.xml"]
+    assert "https://example.com/a.xml/1 x entry 4" in documents["/a.xml"]
+
+
+async def test_the_problems_of_all_sites_name_the_sites_that_have_most(client: httpx.AsyncClient):
+    async with transaction() as session:
+        for name, count in (("few.example", 1), ("many.example", 7)):
+            domain = await add_domain(session, name)
+            scan = await add_published_scan(session, domain)
+            sitemap = await add_sitemap(session, domain)
+            found = FoundProblem(sitemap.id, "lastmod_invalid", count, [{"value": "soon"}])
+            await record_problems(session, scan.id, [found], [])
+    page = WebPage(await client.get("/problems"))
+    (row,) = page.find("//tbody/tr")
+    cells = [" ".join(cell.text_content().split()) for cell in row.xpath("td")]
+    assert cells[2:6] == ["8", "2", "2: many.example, few.example", "soon"]
+    links = row.xpath("td/a/@href")
+    assert links[0] == "/domains/many.example?tab=problems&code=lastmod_invalid"

@@ -36,7 +36,12 @@ from siteatlas.catalog.newest_changes import (
     list_published,
 )
 from siteatlas.catalog.paging import Page
-from siteatlas.catalog.problems import ProblemFilter, count_repeated_urls, list_problems
+from siteatlas.catalog.problems import (
+    ProblemFilter,
+    count_repeated_urls,
+    list_problems,
+    total_problems,
+)
 from siteatlas.catalog.robots import list_robots_files
 from siteatlas.catalog.scans import (
     ScanPoint,
@@ -202,16 +207,16 @@ async def _changes(session: AsyncSession, site: DomainView, request: Request) ->
 
 
 async def _problems(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
-    page = await list_problems(
-        session, site.id, ProblemFilter(), limit=ROWS, cursor=request.query_params.get("cursor")
-    )
-    explained = {problem.code: explain(problem.code) for problem in page.items}
-    return {
-        "page": page,
-        "explained": explained,
-        **await _trouble(session, site),
-        "next_href": _next_href(site, {"tab": "problems"}, page.next_cursor),
-    }
+    """The problems by kind; those of a chosen kind by document."""
+    asked = request.query_params
+    kinds = await total_problems(session, site.id)
+    chosen = next((one for one in kinds if one.code == asked.get("code")), None)
+    values = {"kinds": kinds, "chosen": chosen, **await _trouble(session, site)}
+    if chosen is None:
+        return values
+    wanted, kept = ProblemFilter(chosen.code), {"tab": "problems", "code": chosen.code}
+    page = await list_problems(session, site.id, wanted, limit=ROWS, cursor=asked.get("cursor"))
+    return values | {"page": page, "next_href": _next_href(site, kept, page.next_cursor)}
 
 
 async def _scans(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
