@@ -130,7 +130,7 @@ async def test_the_urls_of_a_filter_can_be_exported(client: httpx.AsyncClient):
         await scan_server(server)
     (site,) = await rows_of(Domain)
     page = await page_at(client, f"/domains/{site.domain}?tab=urls&contains=page-5")
-    (href,) = page.find("//a[.='Export CSV']/@href")
+    (href,) = page.find("//main//a[.='CSV']/@href")
     response = await client.get(href)
     assert response.headers["content-type"].startswith("text/csv")
     shown = page.find("//td[@class='url']/a/@title")
@@ -138,7 +138,7 @@ async def test_the_urls_of_a_filter_can_be_exported(client: httpx.AsyncClient):
     assert sorted(exported) == sorted(shown)
     assert len(shown) == 11
     whole = await page_at(client, f"/domains/{site.domain}?tab=urls")
-    (href,) = whole.find("//a[.='Export CSV']/@href")
+    (href,) = whole.find("//main//a[.='CSV']/@href")
     assert len((await client.get(href)).text.splitlines()) == 61
 
 
@@ -186,7 +186,7 @@ async def test_the_history_of_a_url_shows_that_it_was_removed_and_came_back(
 
 async def test_the_search_field_promises_what_it_finds(client: httpx.AsyncClient):
     page = await page_at(client, "/")
-    assert page.find("//input[@id='search']/@placeholder") == ["Host, full URL or job number"]
+    assert page.find("//input[@id='search']/@placeholder") == ["Site, part of a URL, job number"]
 
 
 async def test_a_partial_scan_explains_itself(client: httpx.AsyncClient):

@@ -234,14 +234,27 @@ async def _expensive_read(request: Request, limits: CurrentLimits) -> AsyncItera
         yield
 
 
+async def _file(request: Request, limits: CurrentLimits) -> AsyncIterator[None]:
+    request.state.is_file = request.query_params.get("format") == "csv"
+    if request.state.is_file:
+        async with limits.export(await current_identity(request)):
+            yield
+    else:
+        yield
+
+
 async def _filtered_read(request: Request, limits: CurrentLimits) -> AsyncIterator[None]:
-    if any(request.query_params.get(name) for name in EXPENSIVE_FILTERS):
+    has_place = getattr(request.state, "is_file", False)
+    if not has_place and any(request.query_params.get(name) for name in EXPENSIVE_FILTERS):
         async with limits.export(await current_identity(request)), expensive_turn():
             yield
     else:
         yield
 
 
+# For lists that can also be asked for as a file, which counts as an export until it is sent. Comes
+# before `FILTERED`, so that one request does not wait for two places.
+AS_FILE = Depends(_file, scope="request")
 # For routes that are always expensive, and for those that are with a filter.
 EXPENSIVE = Depends(_expensive_read, scope="function")
 FILTERED = Depends(_filtered_read, scope="function")

@@ -333,7 +333,7 @@ class CsvEncoder:
     def rows(self, views: Sequence[Any]) -> bytes:
         """One line per row."""
         lines = (
-            _csv_line([_cell_text(column, column.value(view)) for column in self._columns])
+            _csv_line([_cell_text(column.value(view)) for column in self._columns])
             for view in views
         )
         return "".join(lines).encode("utf-8", "backslashreplace")
@@ -347,12 +347,12 @@ def _csv_line(texts: Sequence[str]) -> str:
     return ",".join(map(csv_cell, texts)) + "\r\n"
 
 
-def _cell_text(column: ExportColumn, value: Any) -> str:
+def _cell_text(value: Any) -> str:
     if value is None:
         return ""
-    if column.kind is Kind.TIME:
+    if isinstance(value, datetime):
         return _time_text(value)
-    if column.kind is Kind.TEXTS:
+    if isinstance(value, list):
         return " ".join(value)
     return str(value)
 

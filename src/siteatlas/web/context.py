@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Annotated, Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Annotated, Any, Protocol, TypeVar
 from urllib.parse import parse_qs
 
 from fastapi import Depends, Query, Request
+from fastapi.responses import StreamingResponse
 
 from siteatlas.access.keys import Installation
 from siteatlas.catalog.newest_changes import ChangesOverTime
+from siteatlas.catalog.paging import MAX_LIMIT, Page
 from siteatlas.catalog.problems import ProblemTotal
 from siteatlas.errors import ConflictError, InputError, NotFoundError, NotOwner, TooManyTags
+from siteatlas.export.encoding import CsvEncoder, ExportColumn, ExportFormat, Kind, encoded
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.metrics import DatabaseState, QueueLoad
 from siteatlas.settings import Settings
@@ -93,6 +97,25 @@ async def read_form(request: Request) -> Form:
         return Form(parse_qs(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
     except ValueError as error:
         raise InputError(f"A form can have at most {MAX_FIELDS:,} fields.") from error
+
+
+def csv_file(
+    name: str, fields: str, read: Callable[..., Awaitable[Page[Any]]]
+) -> StreamingResponse:
+    """A whole list as a file with these fields; each page is read in a session of its own."""
+
+    async def pages() -> AsyncIterator[Sequence[Any]]:
+        cursor: str | None = ""
+        while cursor is not None:
+            async with get_session() as session, session.begin():
+                page = await read(session, limit=MAX_LIMIT, cursor=cursor or None)
+            cursor = page.next_cursor
+            yield page.items
+
+    encoder = CsvEncoder([ExportColumn(one, Kind.TEXT, attrgetter(one)) for one in fields.split()])
+    headers = {"Content-Disposition": f'attachment; filename="{name.replace(":", "-")}.csv"'}
+    media_type = ExportFormat.CSV.media_type
+    return StreamingResponse(encoded(encoder, pages()), headers=headers, media_type=media_type)
 
 
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)

@@ -169,6 +169,9 @@ EXPENSIVE = (
     f"{SITE}/compare?from=1&to=2",
     "/domains/example.com?tab=urls&contains=x",
     "/domains?q=example",
+    "/domains?q=example&format=csv",
+    "/jobs?format=csv",
+    "/urls?contains=x",
 )
 
 

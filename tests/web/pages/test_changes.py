@@ -132,7 +132,7 @@ async def test_a_period_has_totals_its_first_urls_and_a_file(client: httpx.Async
     month = WebPage(await client.get(f"{base}period=30d&kinds=removed"))
     assert len(shown_urls(month)) == 2
     assert "Removed 2" in " ".join(month.words(f"{CHIPS}[@aria-current]").split())
-    (file,) = month.find("//a[.='Download CSV']/@href")
+    (file,) = month.find("//a[.='CSV']/@href")
     rows = list(csv.DictReader((await client.get(file)).text.splitlines()))
     assert [(row["kind"], row["url"]) for row in rows] == [("removed", "https://example.com/1")] * 2
 
@@ -174,7 +174,7 @@ async def test_one_scan_is_shown_by_group_with_totals_and_a_file(client: httpx.A
     page = WebPage(await client.get("/changes/2?kinds=removed"))
     assert "Added 12" in " ".join(page.words("//nav[@aria-label='Kinds of changes']").split())
     assert len(page.find("//ul[@class='diff']/li")) == 1
-    (file,) = page.find("//a[.='Download CSV']/@href")
+    (file,) = page.find("//a[.='CSV']/@href")
     assert len((await client.get(file)).text.splitlines()) == 2
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+
 import httpx
 import pytest
 
+from siteatlas.access.keys import Scope
 from siteatlas.storage.models import Domain, Job
+from siteatlas.storage.session import Database
+from siteatlas.web import context
+from tests.fixtures.access import application, client_with, make_key
 from tests.fixtures.application import BASE_URL
 from tests.fixtures.database import transaction
 from tests.fixtures.pipeline import rows_of
@@ -136,3 +142,56 @@ async def test_the_settings_of_a_site_have_its_tags(client: httpx.AsyncClient):
     await client.post(settings, data={"tags": "Shop eu"}, headers={"Origin": BASE_URL})
     (site,) = await rows_of(Domain)
     assert site.tags == ["eu", "shop"]
+
+
+async def test_the_list_is_a_file_and_an_api_call_with_the_same_filters_and_order(
+    client: httpx.AsyncClient,
+):
+    await add_sites(a="shop", b="shop news", c="shop", other="")
+    page = await opened(client, "/domains?tag=shop&sort=-urls&q=example")
+    (file,) = page.find("//main//a[.='CSV']/@href")
+    answer = await client.get(file)
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"] == 'attachment; filename="sites.csv"'
+    rows = list(csv.DictReader(answer.text.splitlines()))
+    assert [(row["domain"], row["url_count"], row["tags"]) for row in rows] == [
+        ("c.example", "2", "shop"),
+        ("b.example", "1", "news shop"),
+        ("a.example", "0", "shop"),
+    ]
+    (call,) = page.find("//main//a[.='API call']/@href")
+    items = (await client.get(call)).json()["items"]
+    assert [item["domain"] for item in items] == [row["domain"] for row in rows]
+
+
+async def test_a_file_has_what_is_on_all_pages(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(context, "MAX_LIMIT", 2)
+    await add_sites(a="", b="", c="", d="", e="")
+    rows = (await client.get("/domains?format=csv")).text.splitlines()
+    assert [row.split(",")[0] for row in rows[1:]] == [f'"{name}.example"' for name in "abcde"]
+
+
+@pytest.mark.parametrize("path", ["/problems", "/jobs"])
+async def test_an_empty_list_is_a_file_with_a_head(client: httpx.AsyncClient, path: str):
+    (head,) = (await client.get(f"{path}?format=csv")).text.splitlines()
+    assert head.count(",") > 3
+
+
+@pytest.mark.parametrize("tab", ["urls", "problems", "scans", "changes"])
+async def test_each_list_of_a_site_is_a_file_and_an_api_call(client: httpx.AsyncClient, tab: str):
+    await add_sites(a="")
+    page = await opened(client, f"/domains/a.example?tab={tab}")
+    (file,) = page.find("//main//a[.='CSV']/@href")
+    (call,) = page.find("//main//a[.='API call']/@href")
+    assert (await client.get(file)).headers["content-type"] == "text/csv; charset=utf-8"
+    assert "/api/v3/domains/a.example/" in call
+    assert (await client.get(call)).json()["items"] == []
+
+
+async def test_a_file_with_a_filter_takes_one_place_among_the_exports(database: Database):
+    app = application(database, exports_per_user=1)
+    async with client_with(app, await make_key(Scope.READ)) as reader:
+        answer = await reader.get("/domains?q=a&format=csv")
+    assert answer.status_code == 200

@@ -37,7 +37,7 @@ from siteatlas.errors import InputError
 from siteatlas.storage.session import AsyncSession
 from siteatlas.web.charts import change_bars_of
 from siteatlas.web.context import Context, ReadSession, Services
-from siteatlas.web.templating import next_href, render
+from siteatlas.web.templating import address, next_href, render
 
 ROWS = 30
 # Scans on a page whose first URLs are shown, so that it stays small.
@@ -144,12 +144,15 @@ def _group_chips(
     return chips
 
 
-def _csv_href(numbers: Numbers, kinds: frozenset[str], site: str | None) -> str:
-    filters: dict[str, object] = {"what": "changes", "format": "csv", "columns": "short"}
-    filters |= {"after": numbers.after, "until": numbers.until}
-    if kinds:
-        filters["kinds"] = ",".join(sorted(kinds))
-    return f"/api/v3/{f'domains/{site}/' if site else ''}export?{urlencode(filters)}"
+def _as_data(numbers: Numbers, kinds: frozenset[str], site: str | None) -> dict[str, Any]:
+    """The addresses of the same changes as a file and as JSON, which has later ones too."""
+    base = f"/api/v3/{f'domains/{site}/' if site else ''}"
+    kept = {"after": str(numbers.after), "kinds": ",".join(sorted(kinds))}
+    of_file = {"what": "changes", "format": "csv", "columns": "short", "until": str(numbers.until)}
+    return {
+        "csv_href": address(f"{base}export", of_file | kept),
+        "api_href": address(f"{base}changes", kept),
+    }
 
 
 @router.get("/changes", dependencies=[READ], response_class=HTMLResponse)
@@ -198,7 +201,7 @@ async def show_published(
         seq=seq,
         groups=_group_chips(base, {}, asked, totals),
         max_sorted=MAX_SORTED,
-        csv_href=_csv_href(numbers, kinds, None),
+        **_as_data(numbers, kinds, None),
         next_href=next_href(base, page.next_cursor, filters),
     )
 
@@ -248,6 +251,6 @@ async def publications(
         "here": f"{base}?{urlencode(state | of_kinds)}",
         "fixed_href": f"{base}?{urlencode(kept | period.fixed | of_kinds)}",
         "newest_href": f"/changes/newest?{urlencode(period.state | of_kinds | of_site)}",
-        "csv_href": _csv_href(numbers, kinds, site),
+        **_as_data(numbers, kinds, site),
         "next_href": next_href(base, page.next_cursor, state | of_kinds),
     }

@@ -9,14 +9,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
-from urllib.parse import urlencode
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from siteatlas.access.identity import CurrentIdentity, Identity, require_owner
-from siteatlas.access.limits import FILTERED, READ, SCAN, CurrentLimits
+from siteatlas.access.limits import AS_FILE, FILTERED, READ, SCAN, CurrentLimits
 from siteatlas.catalog.change_feed import URL_KINDS
 from siteatlas.catalog.domains import (
     DomainView,
@@ -61,14 +60,13 @@ from siteatlas.catalog.url_lists import (
 from siteatlas.net.address import parse_site
 from siteatlas.net.gate import OriginHeaders, read_header_lines
 from siteatlas.queue.fence import ACTIVE_STATUSES
-from siteatlas.queue.operator_actions import remove_domain_and_jobs
 from siteatlas.queue.views import list_jobs
 from siteatlas.settings import MAX_INTERVAL_HOURS, MAX_PAGES, MIN_INTERVAL_HOURS
 from siteatlas.storage.models import LastScanStatus, ScanState
 from siteatlas.storage.session import AsyncSession, get_session, retry_when_busy
-from siteatlas.web.context import Context, Form, ReadSession, Services, read_form
+from siteatlas.web.context import Context, Form, ReadSession, Services, csv_file, read_form
 from siteatlas.web.pages.changes import publications
-from siteatlas.web.pages.domains import scan_again, scan_mark
+from siteatlas.web.pages.domains import REMOVE, change_site, scan_again, scan_mark
 from siteatlas.web.pages.url import url_trends
 from siteatlas.web.templating import explain, next_href, redirect, render
 
@@ -92,13 +90,18 @@ DomainName = Annotated[str, Path(max_length=2048)]
 Cursor = Annotated[str | None, Query(max_length=2048)]
 
 
-@router.get("/domains/{domain}", dependencies=[READ, FILTERED], response_class=HTMLResponse)
+@router.get(
+    "/domains/{domain}", dependencies=[READ, AS_FILE, FILTERED], response_class=HTMLResponse
+)
 async def show_domain(
     request: Request, session: ReadSession, domain: DomainName, tab: str = "summary"
-) -> HTMLResponse:
-    """One tab of a site."""
+) -> Response:
+    """One tab of a site, or the list that it shows as a file."""
     site = await find_domain_view(session, domain)
     chosen = tab if tab in TABS else "summary"
+    if request.state.is_file and chosen in FILES:
+        fields, read = FILES[chosen]
+        return csv_file(f"{site.domain}-{chosen}", fields, partial(read, domain_id=site.id))
     values = await CONTENTS[chosen](session, site, request)
     return render(request, f"domain_{chosen}.html", site=site, tabs=TABS, tab=chosen, **values)
 
@@ -191,14 +194,8 @@ async def _urls(session: AsyncSession, site: DomainView, request: Request) -> di
         "contains": contains,
         "state": wanted.value,
         "states": list(ListingState),
-        "export_href": _export_href(site, contains, wanted),
         "next_href": _next_href(site, kept, page.next_cursor),
     }
-
-
-def _export_href(site: DomainView, contains: str, state: ListingState) -> str:
-    filters = {"format": "csv", "state": state.value} | ({"contains": contains} if contains else {})
-    return f"/api/v3/domains/{site.domain}/export?{urlencode(filters)}"
 
 
 async def _changes(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
@@ -236,6 +233,14 @@ async def _settings(session: AsyncSession, site: DomainView, request: Request) -
     return {"saved": "saved" in request.query_params, "fault": "", "headers": headers}
 
 
+# The lists of a site that can be asked for as files, and what these have.
+FILES: dict[str, tuple[str, Callable[..., Awaitable[Page[Any]]]]] = {
+    "problems": ("code meaning sitemap count first_seen_at last_seen_at", list_problems),
+    "scans": (
+        "id state partial reasons error_code started_at finished_at sitemap_count url_count",
+        list_scans,
+    ),
+}
 CONTENTS: dict[str, Callable[[AsyncSession, DomainView, Request], Awaitable[dict[str, Any]]]] = {
     "summary": _summary,
     "tree": _tree,
@@ -311,11 +316,5 @@ async def save_site_headers(
 @router.post("/domains/{domain}/remove", dependencies=[SCAN])
 async def remove_domain_page(identity: CurrentIdentity, domain: DomainName) -> Response:
     """Remove a site with everything that is stored of it."""
-    await _remove(parse_site(domain).domain, identity)
+    await change_site(parse_site(domain).domain, REMOVE, identity)
     return redirect("/domains")
-
-
-@retry_when_busy
-async def _remove(name: str, identity: Identity) -> None:
-    async with get_session() as session, session.begin():
-        await remove_domain_and_jobs(session, name, identity.limited_to_user)

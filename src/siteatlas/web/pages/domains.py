@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
@@ -11,6 +13,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from siteatlas.access.identity import CurrentIdentity, Identity, require_owner
 from siteatlas.access.limits import (
+    AS_FILE,
     FILTERED,
     READ,
     SCAN,
@@ -27,17 +30,34 @@ from siteatlas.catalog.domains import (
     lock_domain,
     most_used_tags,
 )
+from siteatlas.catalog.paging import Page
+from siteatlas.catalog.problems import ProblemTotal
 from siteatlas.catalog.scans import ScanPoint, recent_scans
 from siteatlas.errors import AddressError, InputError
 from siteatlas.net.address import parse_site
 from siteatlas.queue.operator_actions import remove_domain_and_jobs
 from siteatlas.queue.submission import submit_site
 from siteatlas.storage.models import ScanState
-from siteatlas.storage.session import get_session, retry_when_busy
+from siteatlas.storage.session import AsyncSession, get_session, retry_when_busy
 from siteatlas.text import MAX_TAG_CHARS, merged_tags
 from siteatlas.web.charts import ScanMark
-from siteatlas.web.context import Context, ReadSession, Services, apply_to_each, read_form
-from siteatlas.web.templating import duration, exact, next_href, redirect, render, sort_links
+from siteatlas.web.context import (
+    Context,
+    ReadSession,
+    Services,
+    apply_to_each,
+    csv_file,
+    read_form,
+)
+from siteatlas.web.templating import (
+    address,
+    duration,
+    exact,
+    next_href,
+    redirect,
+    render,
+    sort_links,
+)
 
 router = APIRouter(include_in_schema=False)
 
@@ -46,30 +66,43 @@ router = APIRouter(include_in_schema=False)
 async def search(
     _request: Request, session: ReadSession, q: Annotated[str, Query(max_length=2048)] = ""
 ) -> Response:
-    """A number is a job; an address whose site is known leads there; anything else is a filter."""
+    """A number is a job; an address whose site is known leads there.
+
+    Anything else is a part of the host of a site or, if there is none, a part of a URL.
+    """
     text = q.strip()
     if text.isdecimal():
         return redirect(f"/jobs/{text}")
-    try:
-        address = parse_site(text)
-    except AddressError:
-        return redirect(f"/domains?{urlencode({'q': text})}")
-    if await find_domain(session, address.domain) is None:
-        return redirect(f"/domains?{urlencode({'q': text})}")
-    if address.is_site_root:
-        return redirect(f"/domains/{address.domain}")
-    return redirect(
-        f"/domains/{address.domain}?{urlencode({'tab': 'urls', 'contains': address.path})}"
-    )
+    with suppress(AddressError):
+        site = parse_site(text)
+        if await find_domain(session, site.domain) is not None:
+            inside = {} if site.is_site_root else {"tab": "urls", "contains": site.path}
+            return redirect(address(f"/domains/{site.domain}", inside))
+    if not text or (await list_domains(session, contains=text, limit=1)).items:
+        return redirect(address("/domains", q=text))
+    return redirect(address("/urls", contains=text))
 
 
-@router.get("/problems", dependencies=[READ], response_class=HTMLResponse)
-async def show_problems(request: Request, context: Context) -> HTMLResponse:
+@router.get("/problems", dependencies=[READ, AS_FILE], response_class=HTMLResponse)
+async def show_problems(request: Request, context: Context) -> Response:
     """Problems by code, the most widespread first."""
-    return render(request, "problems.html", problems=await context.problem_totals.run())
+    problems = await context.problem_totals.run()
+
+    async def read(_session: AsyncSession, **_page: object) -> Page[ProblemTotal]:
+        return Page(problems, None)
+
+    if request.state.is_file:
+        return csv_file("problems", PROBLEM_FIELDS, read)
+    return render(request, "problems.html", problems=problems)
 
 
 ROWS = 100
+# What the files of these lists have.
+FIELDS = (
+    "domain watched paused last_scan_status last_error_code last_scan_at url_count sitemap_count "
+    "change_count problem_count missing_count tags next_scan_at scan_interval_hours created_at"
+)
+PROBLEM_FIELDS = "code meaning count documents domains example since"
 FILTERS = {
     "": "All",
     DomainState.ATTENTION.value: "Needs attention",
@@ -91,7 +124,7 @@ ACTIONS = {
 }
 
 
-@router.get("/domains", dependencies=[READ, FILTERED], response_class=HTMLResponse)
+@router.get("/domains", dependencies=[READ, AS_FILE, FILTERED], response_class=HTMLResponse)
 async def show_domains(
     request: Request,
     session: ReadSession,
@@ -104,22 +137,18 @@ async def show_domains(
     done: str = "",
     changed: Annotated[int | None, Query(ge=0)] = None,
     left: Annotated[int, Query(ge=0)] = 0,
-) -> HTMLResponse:
+) -> Response:
     """One page of sites with the strip of their last scans.
 
     After an action on many sites, it says with how many it was done and how many were left.
     """
     wanted = DomainState(state) if state in set(DomainState) else None
     kept = {"state": wanted.value if wanted else "", "q": q.strip(), "tag": tag.strip().lower()}
-    page = await list_domains(
-        session,
-        state=wanted,
-        contains=kept["q"] or None,
-        tag=kept["tag"] or None,
-        sort=sort,
-        limit=ROWS,
-        cursor=cursor,
-    )
+    contains, with_tag = kept["q"] or None, kept["tag"] or None
+    read = partial(list_domains, state=wanted, contains=contains, tag=with_tag, sort=sort)
+    if request.state.is_file:
+        return csv_file("sites", FIELDS, read)
+    page = await read(session, limit=ROWS, cursor=cursor)
     history = await recent_scans(session, [site.id for site in page.items])
     tags = await most_used_tags(session)
     return render(
@@ -180,7 +209,7 @@ async def act_on_domains(
         if action == SCAN_NOW:
             await scan_again(site, context, identity, limits)
         else:
-            await _change(site, action, tags, identity)
+            await change_site(site, action, identity, tags)
 
     try:
         changed = await apply_to_each(sorted(sites), act)
@@ -193,7 +222,8 @@ async def act_on_domains(
 
 
 @retry_when_busy
-async def _change(name: str, action: str, tags: list[str], identity: Identity) -> None:
+async def change_site(name: str, action: str, identity: Identity, tags: Sequence[str] = ()) -> None:
+    """Remove, tag, untag, pause or resume a site."""
     async with get_session() as session, session.begin():
         if action == REMOVE:
             await remove_domain_and_jobs(session, name, identity.limited_to_user)

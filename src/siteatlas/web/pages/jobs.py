@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
 from uuid import UUID
@@ -17,7 +18,7 @@ from siteatlas.access.identity import (
     require_owner,
     require_right_to_watch,
 )
-from siteatlas.access.limits import READ, SCAN, AccessLimits, CurrentLimits, QueueTurn
+from siteatlas.access.limits import AS_FILE, READ, SCAN, AccessLimits, CurrentLimits, QueueTurn
 from siteatlas.catalog.domains import find_domain, list_candidates
 from siteatlas.catalog.scans import find_scan_of_job, list_scan_documents
 from siteatlas.errors import AddressError, InputError, NotOwner, SiteatlasError
@@ -37,12 +38,15 @@ from siteatlas.web.context import (
     ReadSession,
     Services,
     apply_to_each,
+    csv_file,
     read_form,
 )
 from siteatlas.web.templating import explain, next_href, redirect, render
 
 ROWS = 50
 MAX_MATCHING = 1_000
+# What the file of the list has.
+FIELDS = "id status domain attempt error_code error created_at started_at finished_at"
 STATUSES = {
     "": "All",
     JobStatus.PENDING.value: "Waiting",
@@ -60,7 +64,7 @@ router = APIRouter(include_in_schema=False)
 JobIdent = Annotated[str, Path(max_length=64)]
 
 
-@router.get("/jobs", dependencies=[READ], response_class=HTMLResponse)
+@router.get("/jobs", dependencies=[READ, AS_FILE], response_class=HTMLResponse)
 async def show_jobs(
     request: Request,
     session: ReadSession,
@@ -73,17 +77,14 @@ async def show_jobs(
     changed: Annotated[int | None, Query(ge=0)] = None,
     left: Annotated[int, Query(ge=0)] = 0,
     queued: Annotated[int, Query(ge=0)] = 0,
-) -> HTMLResponse:
+) -> Response:
     """One page of jobs, newest first; after an action on many, what it changed and left."""
     load = await context.queue_load.run()
     wanted = status if status in STATUSES else ""
-    page = await list_jobs(
-        session,
-        status=wanted or None,
-        domain=domain.strip() or None,
-        limit=ROWS,
-        cursor=cursor,
-    )
+    read = partial(list_jobs, status=wanted or None, domain=domain.strip() or None)
+    if request.state.is_file:
+        return csv_file("jobs", FIELDS, read)
+    page = await read(session, limit=ROWS, cursor=cursor)
     kept = {name: value for name, value in (("status", wanted), ("domain", domain)) if value}
     return render(
         request,
