@@ -1,4 +1,4 @@
-"""The page of a URL on a site with more sitemaps than one request examines."""
+"""The search for URLs of all sites, and a URL on a site with more sitemaps than are examined."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from siteatlas.catalog import url_lists as urls
 from siteatlas.catalog.urls import url_hash
+from siteatlas.web.pages import url
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain, add_sitemap, add_urls
 from tests.fixtures.web_pages import WebPage
@@ -74,3 +75,57 @@ async def test_the_state_of_a_url_is_that_of_all_sitemaps_or_called_unknown(
     assert page.find(f"{STATE}/span[@class='value']/text()") == [state]
     assert page.words(f"{STATE}/span[@class='delta']") == detail
     assert bool(page.find(NOTICE)) == (len(states) > 2)
+
+
+async def add_listings(**paths: str) -> None:
+    """Sites by their first label, each with one URL."""
+    async with transaction() as session:
+        for number, (name, path) in enumerate(paths.items(), 1):
+            domain = await add_domain(session, f"{name}.example", tags=[name])
+            sitemap = await add_sitemap(session, domain, id=UUID(int=number))
+            url = f"https://{name}.example{path}"
+            await add_urls(session, sitemap.id, [(url_hash(url), url)])
+
+
+async def test_a_text_that_no_site_has_leads_to_the_urls_of_all_sites(client: httpx.AsyncClient):
+    await add_listings(one="/new-post-8", two="/about", three="/NEW-POST-81")
+    found = await client.get("/search", params={"q": "new-post-8"}, follow_redirects=True)
+    page = WebPage(found)
+    assert page.find("//td[@class='url']/a/@title") == [
+        "https://one.example/new-post-8",
+        "https://three.example/NEW-POST-81",
+    ]
+    assert page.find("//input[@id='search']/@value") == ["new-post-8"]
+    assert "2 URLs found among 3 listings." in page.words()
+    (call,) = page.find("//main//a[.='API call']/@href")
+    answer = (await client.get(call)).json()
+    assert [item["domain"] for item in answer["items"]] == ["one.example"]
+    (file,) = page.find("//main//a[.='CSV']/@href")
+    assert len((await client.get(file)).text.splitlines()) == 3
+
+
+async def test_a_search_ends_at_its_bound_and_goes_on_from_there(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(url, "MAX_SEARCHED", 2)
+    await add_listings(one="/a", two="/b", three="/found")
+    page = WebPage(await client.get("/urls?contains=found"))
+    assert "None of the 2 listings searched so far contains this." in page.words()
+    (following,) = page.find("//a[@rel='next']/@href")
+    page = WebPage(await client.get(following))
+    assert page.find("//td[@class='url']/a/@title") == ["https://three.example/found"]
+    assert page.find("//a[@rel='next']") == []
+
+
+async def test_a_search_can_be_for_the_sites_with_a_tag(client: httpx.AsyncClient):
+    await add_listings(one="/x", two="/x")
+    page = WebPage(await client.get("/urls?contains=/x&tag=two"))
+    assert page.find("//tbody//td[2]/a/text()") == ["two.example"]
+
+
+@pytest.mark.parametrize("contains", ["", "nowhere"])
+async def test_a_search_without_result_says_so(client: httpx.AsyncClient, contains: str):
+    await add_listings(one="/x")
+    page = WebPage(await client.get("/urls", params={"contains": contains}))
+    expected = "no URL of any site contains this" if contains else "Enter a part of a URL"
+    assert expected in page.words()

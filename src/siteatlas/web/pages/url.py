@@ -1,7 +1,8 @@
-"""The history of one URL: where it is or was listed, and what changed with which scan."""
+"""URLs: the search for them on all sites, those of a document, and the history of one."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,13 +24,23 @@ from siteatlas.catalog.sitemaps import (
     tree_children,
     url_counts,
 )
-from siteatlas.catalog.url_lists import UrlFilter, list_sitemap_urls, list_url_history
+from siteatlas.catalog.url_lists import (
+    UrlFilter,
+    UrlView,
+    list_sitemap_urls,
+    list_url_history,
+    search_urls,
+)
 from siteatlas.scanner.reading.entries import MAX_URL_CHARS
-from siteatlas.storage.session import AsyncSession
+from siteatlas.storage.session import AsyncSession, get_session
+from siteatlas.text import MAX_TAG_CHARS
 from siteatlas.web.context import NO_NUL, Cursor, ReadSession
 from siteatlas.web.templating import NOTHING, exact, explain, next_href, render
 
 ROWS = 50
+# The bounds of one search for URLs of all sites; the next page goes on from there.
+SEARCH_SECONDS = 2.0
+MAX_SEARCHED = 1_000_000
 
 router = APIRouter(include_in_schema=False)
 
@@ -83,6 +94,40 @@ def _shown(state: dict[str, Any], name: str) -> str:
     if isinstance(value, datetime):
         return exact(value)
     return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+
+
+@router.get("/urls", dependencies=[READ, FILTERED], response_class=HTMLResponse)
+async def find_urls(
+    request: Request,
+    contains: Annotated[str, Query(max_length=500, pattern=NO_NUL)] = "",
+    tag: Annotated[str, Query(max_length=MAX_TAG_CHARS, pattern=NO_NUL)] = "",
+    cursor: Cursor = None,
+) -> HTMLResponse:
+    """URLs of all sites that contain a text: what is found in a limited time among limited rows."""
+    kept = {"contains": contains.strip(), "tag": tag.strip().lower()}
+    found, examined, until = list[UrlView](), 0, time.monotonic() + SEARCH_SECONDS
+    while kept["contains"]:
+        async with get_session() as session, session.begin():
+            wanted, room = UrlFilter(kept["contains"]), ROWS - len(found)
+            page = await search_urls(
+                session, wanted, tag=kept["tag"] or None, limit=room, cursor=cursor
+            )
+        found, examined, cursor = (
+            found + page.items,
+            examined + (page.examined or 0),
+            page.next_cursor,
+        )
+        is_over = time.monotonic() >= until or examined >= MAX_SEARCHED
+        if cursor is None or len(found) >= ROWS or is_over:
+            break
+    return render(
+        request,
+        "urls.html",
+        found=found,
+        examined=examined,
+        kept=kept,
+        next_href=next_href("/urls", cursor, kept) if kept["contains"] else None,
+    )
 
 
 @router.get("/sitemaps/{sitemap_id}", dependencies=[READ, FILTERED], response_class=HTMLResponse)
