@@ -218,6 +218,41 @@ def test_the_keys_are_listed_by_a_key_and_by_a_button_but_not_while_typing(
     page.wait_for_url("**/audit")
 
 
+def test_a_long_table_has_low_rows_and_keeps_its_head_in_sight(
+    window: WatchedContext, service: Service, scanned: str
+):
+    page = window.open(f"{service.address}/domains/{scanned}?tab=urls")
+    row = page.locator("tbody tr").nth(40)
+    row.scroll_into_view_if_needed()
+    page.mouse.wheel(0, 600)
+    box = row.bounding_box()
+    assert box
+    assert box["height"] <= 33
+    head, top = (page.locator(one).bounding_box() for one in ("thead th >> nth=0", "header.top"))
+    assert head
+    assert top
+    assert head["y"] == pytest.approx(top["height"], abs=1)
+
+
+def test_a_selection_lasts_through_live_updates_and_is_acted_on(
+    window: WatchedContext, service: Service, scanned: str
+):
+    page = window.open(f"{service.address}/domains")
+    box = page.get_by_role("checkbox", name=f"Select {scanned}")
+    box.check()
+    with page.expect_response(lambda response: response.url.endswith("/domains")):
+        page.evaluate("htmx.trigger('#live', 'changed')")
+    page.wait_for_timeout(200)
+    expect(box).to_be_checked()
+    page.get_by_placeholder("tags").fill("shop")
+    page.get_by_role("button", name="Tag", exact=True).click()
+    expect(page.get_by_role("status").first).to_contain_text("1 site tagged.")
+    page.get_by_role("navigation", name="Tags").get_by_role("link", name="shop").click()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_role("link", name="URLs", exact=True).click()
+    expect(page.locator("th[aria-sort=descending]")).to_have_text("URLs ▾")
+
+
 @pytest.mark.parametrize("javascript", [True, False])
 def test_a_phone_has_a_short_head_and_a_menu(
     chromium: Browser, service: Service, scanned: str, *, javascript: bool

@@ -184,12 +184,20 @@
     const link = one("[data-news]");
     if (link) link.hidden = !(newest > shown);
   };
-  document.addEventListener("htmx:after:swap", () => { tick(); showNews(); });
+  // A table that is not wider than its box needs no scrolling of its own, so its head can stay.
+  const fitTables = () => {
+    for (const box of document.querySelectorAll(".scroll")) {
+      box.classList.toggle("fits", box.firstElementChild?.offsetWidth <= box.clientWidth);
+    }
+  };
+  addEventListener("resize", fitTables);
+  document.addEventListener("htmx:after:swap", () => { tick(); showNews(); fitTables(); });
 
   const start = () => {
     applyTheme(theme);
     showLive(paused ? "paused" : "lost");
     tick();
+    fitTables();
     one(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
     setInterval(tick, 1000);
     setTimeout(openStream);
