@@ -11,8 +11,10 @@ from siteatlas.scanner.discovery.robots import (
     MAX_BYTES,
     MAX_RULES_PER_GRAM,
     MAX_SITEMAPS,
+    MAX_USAGE_LINES,
     AgentRules,
     Rule,
+    UsageLine,
     parse_robots,
 )
 from tests.fixtures.timings import measured
@@ -110,6 +112,34 @@ def test_bytes_of_a_sitemap_address_that_are_not_utf_8_are_percent_encoded():
     latin = "Sitemap: https://a.example/é.xml".encode("latin-1")
     assert sitemaps(latin) == ("https://a.example/%E9.xml",)
     assert sitemaps("Sitemap: https://a.example/é.xml") == ("https://a.example/é.xml",)
+
+
+def test_an_agent_with_several_names_gets_the_groups_of_the_first_that_has_some():
+    text = "User-agent: *\nDisallow: /a\nUser-agent: family\nDisallow: /b"
+    robots = parse_robots(text.encode())
+    found = [robots.group_for(*names) for names in (("x",), ("x", "family"), ("Family/1", "*"))]
+    assert found == ["*", "family", "family"]
+    assert [robots.rules_for("x", "family").allows(path) for path in ("/a", "/b")] == [True, False]
+    assert parse_robots(b"").group_for("x") is None
+
+
+def test_lines_about_the_use_of_content_are_kept_with_the_agents_before_them():
+    text = (
+        "Content-Signal: a\nUser-agent: x\nUser-agent: y\ncontent-usage: b # c\nContent-Signal: d\n"
+        "User-agent: z\nDisallow: /\nContent-Signal: e"
+    )
+    found = [(one.line, one.key, one.value, list(one.agents)) for one in usage_of(text)]
+    assert found == [
+        (1, "content-signal", "a", []),
+        (4, "content-usage", "b", ["x", "y"]),
+        (5, "content-signal", "d", ["x", "y"]),
+        (8, "content-signal", "e", ["z"]),
+    ]
+    assert len(usage_of("Content-Signal: a\n" * 1_000)) == MAX_USAGE_LINES
+
+
+def usage_of(text: str) -> tuple[UsageLine, ...]:
+    return parse_robots(text.encode()).usage
 
 
 def test_reads_500_kib_and_whole_lines_only():

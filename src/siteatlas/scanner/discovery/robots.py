@@ -1,6 +1,7 @@
 """Reads robots.txt as RFC 9309 and Google do: its sitemaps, and its rules for every agent.
 
-`parse_robots` takes bytes, which `probes.py` fetches. `RuleSet` says which rule applies to a path:
+`parse_robots` takes bytes, which `probes.py` fetches; what may be done with the content stays text,
+which `siteatlas.findings.policies` reads. `RuleSet` says which rule applies to a path:
 patterns and paths are compared after normalizing their percent-encoding, and thousands of rules
 with wildcards cost a path no more than a few.
 """
@@ -11,7 +12,7 @@ import codecs
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -21,9 +22,14 @@ from siteatlas.text import storable
 MAX_BYTES = 500 * 1024
 # No scan reads more documents, and at fifty bytes a line these fill the bytes that are read.
 MAX_SITEMAPS = 10_000
+# Each may be for thousands of agents.
+MAX_USAGE_LINES = 200
 # Far more than real files need: rules seldom share their rarest three characters.
 MAX_RULES_PER_GRAM = 500
+# So many are searched one by one before the path is taken apart.
+FEW_GRAMS = 60
 DISALLOW_KEYS = frozenset({"disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"})
+USAGE_KEYS = frozenset({"content-signal", "content-usage"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +41,26 @@ class Rule:
     line: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class UsageLine:
+    """A Content-Signal or Content-Usage line as written, and the agents that it is for."""
+
+    line: int
+    key: str
+    value: str
+    agents: Sequence[str]
+
+
 def parse_robots(content: bytes) -> Robots:
     """Read the first 500 KiB, whole lines only."""
     parser = _Parser()
     for directive in _parse_directives(content):
         parser.parse_line(directive)
     return Robots(
-        tuple(parser.sitemaps), parser.agents, sitemaps_truncated=parser.sitemaps_truncated
+        tuple(parser.sitemaps),
+        parser.agents,
+        tuple(parser.usage),
+        sitemaps_truncated=parser.sitemaps_truncated,
     )
 
 
@@ -57,18 +76,26 @@ class Robots:
         self,
         sitemaps: tuple[str, ...] = (),
         agents: Mapping[str, _Agent] | None = None,
+        usage: tuple[UsageLine, ...] = (),
         *,
         sitemaps_truncated: bool = False,
     ) -> None:
         self.sitemaps = sitemaps
+        self.usage = usage
         self.sitemaps_truncated = sitemaps_truncated
         self._agents = agents or {}
         self._compiled: dict[str, AgentRules] = {}
 
-    def rules_for(self, agent: str) -> AgentRules:
-        """What holds for an agent (`Name/1.0 (…)` or `Name`): its own groups, else those of `*`."""
-        token = agent_token(agent)
-        key = token if token is not None and token in self._agents else "*"
+    def group_for(self, *agents: str) -> str | None:
+        """Whose groups hold for an agent with these names: those of the first that has some, else
+        those of `*`. None if there are neither.
+        """
+        tokens = (agent_token(agent) for agent in (*agents, "*"))
+        return next((token for token in tokens if token in self._agents), None)
+
+    def rules_for(self, *agents: str) -> AgentRules:
+        """What holds for an agent (`Name/1.0 (…)` or `Name`), by all names that it answers to."""
+        key = self.group_for(*agents) or "*"
         if key not in self._compiled:
             found = self._agents.get(key, _Agent())
             rules = (rule for group in found.groups for rule in group.rules)
@@ -88,7 +115,8 @@ class AgentRules:
     """The rules of robots.txt for one agent; without rules, everything is allowed."""
 
     def __init__(self, rules: Iterable[Rule] = (), crawl_delay: float | None = None) -> None:
-        self._rules = RuleSet(rules)
+        self.rules = tuple(rules)
+        self._rules = RuleSet(self.rules)
         self.crawl_delay = crawl_delay
 
     @property
@@ -144,6 +172,8 @@ class _Parser:
         self.sitemaps: dict[str, None] = {}
         self.sitemaps_truncated = False
         self.agents: dict[str, _Agent] = {}
+        self.usage: list[UsageLine] = []
+        self._usage_of: list[str] = []
         self._group = _Group()
         self._agents_open = False
         self._delay_of: list[_Agent] = []
@@ -158,6 +188,8 @@ class _Parser:
             self._take_rule(directive)
         elif directive.key in {"crawl-delay", "crawldelay"}:
             self._take_delay(_parse_seconds(directive.value))
+        elif directive.key in USAGE_KEYS and len(self.usage) < MAX_USAGE_LINES:
+            self.usage.append(UsageLine(*directive, self._usage_of))
 
     def _take_sitemap(self, value: str) -> None:
         url = _replace_undecoded(lambda match: percent_encoded(match[0]), value)
@@ -173,12 +205,16 @@ class _Parser:
             self._group = _Group()
         if not (self._agents_open and self._delay_open):
             self._delay_of = []
+        # Lines share the list: a group may have thousands of both.
+        if not self._agents_open or (self.usage and self.usage[-1].agents is self._usage_of):
+            self._usage_of = []
         self._agents_open = self._delay_open = True
         if token is not None:
             agent = self.agents.setdefault(token, _Agent())
             if not agent.groups or agent.groups[-1] is not self._group:
                 agent.groups.append(self._group)
             self._delay_of.append(agent)
+            self._usage_of.append(token)
 
     def _take_rule(self, directive: Directive) -> None:
         self._agents_open = False
@@ -212,7 +248,7 @@ class Directive(NamedTuple):
     value: str
 
 
-_split_lines = re.compile(r"\r\n|\n|\r").split
+split_lines = re.compile(r"\r\n|\n|\r").split
 _match_directive = re.compile(
     r"([a-z][a-z_-]*(?: agent)?)\s*:\s*(.*)", re.DOTALL | re.IGNORECASE
 ).fullmatch
@@ -222,7 +258,7 @@ _is_url = re.compile(r"https?://\S+", re.IGNORECASE).fullmatch
 
 
 def _parse_directives(content: bytes) -> Iterator[Directive]:
-    for number, line in enumerate(_split_lines(_text(_whole_lines(content))), start=1):
+    for number, line in enumerate(split_lines(_text(_whole_lines(content))), start=1):
         # Some are web pages, with `<br>` at the end of a line.
         statement = line[: 16 * 1024].partition("#")[0].partition("<")[0]
         statement = statement.replace("\x00", "").strip()
@@ -293,9 +329,12 @@ class RuleSet:
 
     def _wildcards_for(self, path: str) -> Iterator[_Pattern]:
         yield from self._without_gram
-        if self._by_gram:
-            for gram in self._by_gram.keys() & set(trigrams(path)):
-                yield from self._by_gram[gram]
+        if len(self._by_gram) <= FEW_GRAMS:
+            shared: Iterable[str] = (gram for gram in self._by_gram if gram in path)
+        else:
+            shared = self._by_gram.keys() & set(trigrams(path))
+        for gram in shared:
+            yield from self._by_gram[gram]
 
     def _longest_prefix(self, path: str) -> _Pattern | None:
         index = bisect_right(self._heads, path) - 1
