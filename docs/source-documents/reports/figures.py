@@ -35,6 +35,7 @@ GROUPS = (
     "tests/storage",
     "tests/catalog",
     "tests/scanner",
+    "tests/findings",
     "tests/net",
     "tests/notify",
     "tests/export",
