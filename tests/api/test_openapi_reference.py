@@ -41,6 +41,7 @@ GET /api/v3/domains/{domain}/changes.atom
 GET /api/v3/domains/{domain}/compare
 GET /api/v3/domains/{domain}/export
 GET /api/v3/domains/{domain}/headers
+GET /api/v3/domains/{domain}/policy
 GET /api/v3/domains/{domain}/problems
 GET /api/v3/domains/{domain}/robots
 GET /api/v3/domains/{domain}/scans

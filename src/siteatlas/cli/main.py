@@ -53,6 +53,7 @@ HELP = {
         "sitemaps": Listed("List the stored sitemaps of a site."),
         "sections": Listed("Count the URLs of a site by section or month.", "sitemaps"),
         "robots": Listed("Print the stored robots.txt of a site, and how it changed.", "sitemaps"),
+        "policy": Listed("Print which agents may fetch what of a site.", "sitemaps"),
         "scans": Listed("List the scans of a site, with their numbers."),
         "problems": Listed("List the stored problems in a site's sitemaps.", "scans"),
         "compare": Listed("Compare the URLs of a site with a list, another site, or two scans."),

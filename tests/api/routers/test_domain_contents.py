@@ -184,6 +184,64 @@ async def test_every_version_of_robots_txt_is_listed_with_what_it_changed(
     assert first["items"] + rest == found
 
 
+ROBOTS = """\
+User-agent: *
+Content-Signal: search=yes, ai-train=maybe
+Disallow: /shop/cart/
+
+User-agent: GPTBot
+Disallow: /shop/
+"""
+
+
+async def test_the_policy_judges_the_sections_of_a_site_for_every_agent(client: httpx.AsyncClient):
+    async with transaction() as session:
+        domain = await add_domain(session, origin="https://example.com")
+        counts = {"sections": {"/shop/": 6, "/": 3}, "other": 0, "months": {}}
+        counts |= {"other_months": 0, "undated": 9}
+        await add_sitemap(session, domain, url_breakdown=counts)
+    nothing = (await client.get(f"{SITE}/policy")).json()
+    async with transaction() as session:
+        for origin, text in (("https", "old"), ("https", ROBOTS), ("http", "User-agent: *")):
+            values = {"domain_id": domain.id, "origin": f"{origin}://example.com"}
+            session.add(RobotsFile(**values, content_hash=text, content=text, http_status=200))
+            await session.flush()
+    found = (await client.get(f"{SITE}/policy")).json()
+    assert (found["origin"], found["paths"]) == ("https://example.com", ["/", "/shop/"])
+    agents = {row["agent"]: row for row in found["agents"]}
+    assert len(agents) > 40
+    assert agents["GPTBot"]["purpose"] == "ai_training"
+    whole, shop = agents["GPTBot"]["decisions"]
+    assert (whole["allowed"], whole["line"], whole["exceptions"]) == (True, None, 1)
+    assert (shop["allowed"], shop["line"], shop["rule"]) == (False, 6, "Disallow: /shop/")
+    assert [row["exceptions"] for row in agents["Bingbot"]["decisions"]] == [1, 1]
+    (usage,) = found["usage"]
+    assert (usage["line"], usage["values"]) == (2, {"search": "yes"})
+    assert usage["invalid"] == ["“ai-train=maybe”: the value must be yes or no."]
+    assert (nothing["origin"], nothing["agents"]) == (None, [])
+
+
+async def test_the_policy_can_be_asked_for_one_agent_and_one_path(client: httpx.AsyncClient):
+    async with transaction() as session:
+        domain = await add_domain(session)
+        values = {"domain_id": domain.id, "origin": "https://example.com", "content_hash": "x"}
+        session.add(RobotsFile(**values, content=ROBOTS, http_status=200))
+    asked = {"agent": "gptbot", "path": "https://example.com/shop/cart/?item=1"}
+    found = (await client.get(f"{SITE}/policy", params=asked)).json()
+    (row,) = found["agents"]
+    assert (row["agent"], row["group"], found["paths"]) == (
+        "GPTBot",
+        "gptbot",
+        ["/shop/cart/?item=1"],
+    )
+    assert [one["line"] for one in row["decisions"]] == [6]
+    (other,) = (await client.get(f"{SITE}/policy?agent=NewBot&path=/shop/cart/")).json()["agents"]
+    assert (other["purpose"], other["group"]) == (None, "*")
+    assert [one["line"] for one in other["decisions"]] == [3]
+    assert (await client.get("/api/v3/domains/none.example/policy")).status_code == 404
+    assert (await client.get(f"{SITE}/policy?agent=")).status_code == 422
+
+
 async def two_sites(path: str = "a") -> None:
     """Two sites with one URL each that contains the path, and one other."""
     async with transaction() as session:

@@ -13,7 +13,7 @@ from siteatlas.api.openapi import problems
 from siteatlas.api.routers.domains import PREFIX, DomainName
 from siteatlas.api.schemas.base import QueryShape
 from siteatlas.api.schemas.changes import CompareQuery
-from siteatlas.api.schemas.domains import CandidatesQuery, ProblemsQuery, SectionsQuery
+from siteatlas.api.schemas.domains import CandidatesQuery, PolicyQuery, ProblemsQuery, SectionsQuery
 from siteatlas.api.schemas.urls import (
     AllUrlsQuery,
     DomainUrlsQuery,
@@ -25,7 +25,7 @@ from siteatlas.catalog.comparison import ComparisonView, compare_scans
 from siteatlas.catalog.domains import CandidateView, find_domain_view, list_candidates
 from siteatlas.catalog.paging import Page
 from siteatlas.catalog.problems import ProblemFilter, ProblemView, list_problems
-from siteatlas.catalog.robots import RobotsFileView, list_robots_files
+from siteatlas.catalog.robots import PolicyView, RobotsFileView, find_policy, list_robots_files
 from siteatlas.catalog.scans import ScanView, list_scans
 from siteatlas.catalog.sitemaps import SitemapView, find_sitemap, list_sitemaps
 from siteatlas.catalog.url_lists import (
@@ -214,6 +214,20 @@ async def get_domain_robots(
     """Every version of the site's robots.txt that a scan has read, newest first."""
     site = await find_domain_view(session, domain)
     return await list_robots_files(session, site.id, **query.page)
+
+
+@router.get(
+    "/{domain}/policy",
+    dependencies=[READ],
+    summary="Show who may fetch what of a site",
+    responses=problems(404),
+)
+async def get_domain_policy(
+    domain: DomainName, query: Annotated[PolicyQuery, Query()], session: ReadSession
+) -> PolicyView:
+    """What the site's robots.txt, as last read, lets agents fetch, and which lines decide."""
+    site = await find_domain_view(session, domain)
+    return await find_policy(session, site, agent=query.agent, path=query.path)
 
 
 urls_router = APIRouter(prefix="/api/v3/urls", tags=["urls"])

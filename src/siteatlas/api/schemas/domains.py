@@ -75,6 +75,28 @@ class ProblemsQuery(QueryShape):
     )
 
 
+class PolicyQuery(BaseModel):
+    """Which agent and path to judge."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    agent: str | None = Field(
+        None,
+        min_length=1,
+        max_length=200,
+        pattern=NO_NUL,
+        description="Only this agent, by the name that robots.txt has for it; all known ones "
+        "without it.",
+    )
+    path: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_ADDRESS_CHARS,
+        pattern=NO_NUL,
+        description="Only this path, or that of this URL; the largest sections without it.",
+    )
+
+
 INTERVAL = "Hours between scans; 0.016 is about one minute."
 Tags = Annotated[list[Tag], Field(max_length=MAX_TAGS)]
 IntervalHours = Annotated[

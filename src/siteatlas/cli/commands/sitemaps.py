@@ -1,4 +1,6 @@
-"""`siteatlas sitemaps`, `sections` and `robots`: the documents of a site, and what they list."""
+"""`siteatlas sitemaps`, `sections`, `robots` and `policy`: the documents of a site, what they list,
+and who may fetch it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ import typer
 
 from siteatlas.catalog.domains import find_domain_view
 from siteatlas.catalog.paging import MAX_LIMIT
-from siteatlas.catalog.robots import RobotsFileView, list_robots_files
+from siteatlas.catalog.robots import (
+    DecisionView,
+    PolicyView,
+    RobotsFileView,
+    find_policy,
+    judge,
+    list_robots_files,
+)
 from siteatlas.catalog.sitemaps import SitemapView, list_sitemaps
 from siteatlas.catalog.url_lists import (
     DEFAULT_SECTIONS,
@@ -34,6 +43,7 @@ from siteatlas.cli.terminal.output import (
     cell_text,
     percent,
     print_message,
+    print_warning,
     write_json,
     write_line,
     write_table,
@@ -44,10 +54,13 @@ from siteatlas.cli.terminal.paged_list import (
     print_list,
     with_list_options,
 )
+from siteatlas.errors import InputError
+from siteatlas.findings.policies import path_of
 from siteatlas.queue.fence import STATUS_ALIASES, parse_status_or_type
+from siteatlas.scanner.discovery.robots import MAX_BYTES, robots_text
 from siteatlas.scanner.events import SitemapType
 from siteatlas.settings import Settings
-from siteatlas.storage.models import SitemapStatus
+from siteatlas.storage.models import RobotsFile, SitemapStatus
 from siteatlas.storage.session import get_session
 
 SITEMAPS: TableLayout[SitemapView] = TableLayout(
@@ -212,3 +225,94 @@ def _write_version(version: RobotsFileView, *, history: bool) -> None:
     text = version.content if version.diff is None or not history else version.diff
     for line in text.splitlines():
         write_line(f"  {line}" if history else line)
+
+
+AGENT = [Column("AGENT", kind=ColumnKind.NAME), Column("FETCHES FOR")]
+
+policy_app = typer.Typer(rich_markup_mode=None)
+
+
+@policy_app.command()
+def policy(
+    site: Annotated[
+        str | None, typer.Argument(metavar="SITE", help="A host such as example.com.")
+    ] = None,
+    *,
+    agent: Annotated[
+        str | None, typer.Option(help="Only this agent, and the lines that decide.")
+    ] = None,
+    path: Annotated[
+        str | None, typer.Option(help="Only this path or URL, and the lines that decide.")
+    ] = None,
+    file: Annotated[
+        typer.FileBinaryRead | None,
+        typer.Option(help="Read this robots.txt instead of a stored one."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print which agents may fetch which sections of SITE, by its robots.txt as last read.
+
+    Example: siteatlas policy example.com --agent GPTBot --path /blog/
+    """
+    if (site is None) == (file is None):
+        raise InputError("Use either SITE or --file.")
+    settings = prepare()
+    if file is not None:
+        found = _judge_file(file, path, agent)
+    else:
+        found = run(_find_policy(settings, site or "", agent, path))
+    if as_json:
+        write_json(found)
+    elif found.origin is None:
+        print_message("No robots.txt of this site is stored.")
+    elif agent or path:
+        _write_decisions(found)
+    else:
+        _write_matrix(found)
+
+
+def _judge_file(file: typer.FileBinaryRead, path: str | None, agent: str | None) -> PolicyView:
+    content = file.read(MAX_BYTES + 1)
+    cut = len(content) > MAX_BYTES
+    read = RobotsFile(origin=file.name, content=robots_text(content), truncated=cut)
+    return judge(read, [path_of(path or "/")], agent)
+
+
+async def _find_policy(
+    settings: Settings, site: str, agent: str | None, path: str | None
+) -> PolicyView:
+    async with opened(settings), get_session() as session, session.begin():
+        domain = await find_domain_view(session, site)
+        return await find_policy(session, domain, agent=agent, path=path)
+
+
+def _write_decisions(found: PolicyView) -> None:
+    columns = [Column("PATH", kind=ColumnKind.URL), Column("ALLOWED"), Column("LINE", right=True)]
+    rows = [
+        (one.agent, one.purpose, of.path, _answer(of), of.line, of.rule)
+        for one in found.agents
+        for of in one.decisions
+    ]
+    write_table([*AGENT, *columns, Column("RULE", kind=ColumnKind.PROSE)], rows)
+    _print_remarks(found)
+
+
+def _write_matrix(found: PolicyView) -> None:
+    rows = [(one.agent, one.purpose, *map(_answer, one.decisions)) for one in found.agents]
+    write_table([*AGENT, *(Column(path, kind=ColumnKind.NAME) for path in found.paths)], rows)
+    _print_remarks(found)
+
+
+def _answer(decision: DecisionView) -> str:
+    """Whether a path is allowed, and how many rules say otherwise for what is below it."""
+    answer = cell_text(decision.allowed)
+    return f"{answer}, except {decision.exceptions}" if decision.exceptions else answer
+
+
+def _print_remarks(found: PolicyView) -> None:
+    for usage in found.usage:
+        print_message(f"Line {usage.line}: {usage.text}")
+        for fault in (*usage.invalid, *usage.contradicts):
+            print_warning(f"  {fault}")
+    if found.truncated:
+        print_warning("Not all rules of this robots.txt were read.")
