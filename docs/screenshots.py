@@ -67,7 +67,16 @@ PAGES = {
     "failed": f"/domains/{FAILING_SITE}",
     **{
         f"site-{tab}": f"/domains/{CHANGING_SITE}?tab={tab}"
-        for tab in ("summary", "urls", "changes", "problems", "scans", "robots", "settings")
+        for tab in (
+            "summary",
+            "urls",
+            "changes",
+            "problems",
+            "scans",
+            "robots",
+            "policy",
+            "settings",
+        )
     },
     "site-tree": f"/domains/{SHOP}?tab=tree",
     "job": "/jobs?status=processing",

@@ -30,7 +30,17 @@ PATHS = [
     "/sessions",
     "/scan",
 ]
-TABS = ["summary", "tree", "urls", "changes", "problems", "scans", "robots", "settings"]
+TABS = [
+    "summary",
+    "tree",
+    "urls",
+    "changes",
+    "problems",
+    "scans",
+    "robots",
+    "policy",
+    "settings",
+]
 # Elements that reach beyond the window, unless a parent lets them scroll.
 WIDE_ELEMENTS = """width => [...document.querySelectorAll("body *")]
   .filter(one => one.getBoundingClientRect().right > width && !one.closest(".scroll"))

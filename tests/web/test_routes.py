@@ -34,7 +34,17 @@ PAGES = [
     "/scan",
 ]
 NOT_IN_NAVIGATION = {"/scan", "/sessions"}
-TABS = ["summary", "tree", "urls", "changes", "problems", "scans", "robots", "settings"]
+TABS = [
+    "summary",
+    "tree",
+    "urls",
+    "changes",
+    "problems",
+    "scans",
+    "robots",
+    "policy",
+    "settings",
+]
 
 
 def shop() -> SiteServer:

@@ -11,7 +11,14 @@ from sqlalchemy import insert
 
 from siteatlas.catalog.problems import FoundProblem, record_problems
 from siteatlas.processor.entries import section_of
-from siteatlas.storage.models import ChangeKind, Domain, LastScanStatus, SitemapScan, UrlChange
+from siteatlas.storage.models import (
+    ChangeKind,
+    Domain,
+    LastScanStatus,
+    RobotsFile,
+    SitemapScan,
+    UrlChange,
+)
 from siteatlas.storage.session import AsyncSession
 from tests.fixtures.changes import add_published_scan
 from tests.fixtures.database import transaction
@@ -225,3 +232,68 @@ async def test_the_problems_of_all_sites_name_the_sites_that_have_most(client: h
     assert cells[2:6] == ["8", "2", "2: many.example, few.example", "soon"]
     links = row.xpath("td/a/@href")
     assert links[0] == "/domains/many.example?tab=problems&code=lastmod_invalid"
+
+
+async def add_robots_files(*texts: str) -> None:
+    async with transaction() as session:
+        domain = await add_domain(session, origin="https://example.com")
+        for text in texts:
+            values = {"domain_id": domain.id, "origin": "https://example.com"}
+            session.add(RobotsFile(**values, content_hash=text, content=text, http_status=200))
+            await session.flush()
+
+
+OPEN = "User-agent: *\nAllow: /\n"
+CLOSED = f"{OPEN}User-agent: GPTBot\nContent-Signal: ai-train=yes\nDisallow: /\nAllow: /open\n"
+
+
+async def test_the_policy_shows_who_may_fetch_what_and_which_line_decides(
+    client: httpx.AsyncClient,
+):
+    await add_robots_files(CLOSED)
+    page = WebPage(await client.get("/domains/example.com?tab=policy"))
+    rows = {row.text_content().split()[0]: row for row in page.find("//tbody/tr")}
+    assert "✓ yes line 2" in " ".join(rows["Bingbot"].text_content().split())
+    closed = " ".join(rows["GPTBot"].text_content().split())
+    assert closed.startswith("GPTBot OpenAI")
+    assert "AI training" in closed
+    assert closed.endswith("gptbot ✕ no, except 1 line 5")
+    (link,) = rows["GPTBot"].xpath(".//a/@href")
+    assert link == "#line-5"
+    assert page.find("//dt[@id='line-5']/following-sibling::dd[1]/text()") == ["Disallow: /"]
+    assert rows["GPTBot"].xpath(".//td/@data-label") == ["Fetches for", "Rules for", "whole site"]
+
+
+async def test_the_policy_can_be_asked_without_a_script(client: httpx.AsyncClient):
+    await add_robots_files(CLOSED)
+    page = WebPage(await client.get("/domains/example.com?tab=policy&agent=gptbot&path=/open<b>"))
+    (row,) = page.find("//tbody/tr")
+    assert "✓ yes line 6" in " ".join(row.text_content().split())
+    assert page.find("//input[@name='path']/@value") == ["/open<b>"]
+    assert page.find("//main//b") == []
+
+
+async def test_faults_of_content_signals_are_shown_with_their_line(client: httpx.AsyncClient):
+    await add_robots_files("User-agent: *\nContent-Signal: ai-train=yes, x=y\nDisallow: /\n")
+    page = WebPage(await client.get("/domains/example.com?tab=policy"))
+    words = page.words("//section[@aria-labelledby='usage-title']")
+    assert "“x” is not a known signal." in words
+    assert "ai-train=yes, but line 3 lets nothing be fetched for it." in words
+
+
+async def test_the_history_of_robots_txt_names_whom_a_version_shut_out(client: httpx.AsyncClient):
+    await add_robots_files(OPEN, CLOSED, OPEN)
+    page = WebPage(await client.get("/domains/example.com?tab=robots"))
+    newest, middle, first = (
+        " ".join(section.text_content().split()) for section in page.find("//main//section")
+    )
+    assert "✓ opened for GPTBot: /" in newest
+    assert "✕ closed for GPTBot: /" in middle
+    assert "opened" not in first
+    assert "closed" not in first
+
+
+async def test_a_site_without_robots_txt_has_no_policy_yet(client: httpx.AsyncClient):
+    await add_robots_files()
+    page = WebPage(await client.get("/domains/example.com?tab=policy"))
+    assert "No robots.txt is stored yet" in page.words()

@@ -1,10 +1,11 @@
-"""One site, in tabs: summary, tree, URLs, changes, problems, scans, robots.txt, settings.
+"""One site, in tabs: summary, tree, URLs, changes, problems, scans, robots.txt, policy, settings.
 
 Each tab is the same page with another value of `tab`, so that every view has an address.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -41,7 +42,7 @@ from siteatlas.catalog.problems import (
     list_problems,
     total_problems,
 )
-from siteatlas.catalog.robots import list_robots_files
+from siteatlas.catalog.robots import access_changes, find_policy, list_robots_files, section_paths
 from siteatlas.catalog.scans import (
     ScanPoint,
     find_partial_scan,
@@ -82,9 +83,9 @@ TABS = {
     "problems": "Problems",
     "scans": "Scans",
     "robots": "robots.txt",
+    "policy": "Policy",
     "settings": "Settings",
 }
-
 router = APIRouter(include_in_schema=False)
 DomainName = Annotated[str, Path(max_length=2048)]
 Cursor = Annotated[str | None, Query(max_length=2048)]
@@ -223,9 +224,24 @@ async def _scans(session: AsyncSession, site: DomainView, request: Request) -> d
 
 async def _robots(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
     page = await list_robots_files(
-        session, site.id, limit=10, cursor=request.query_params.get("cursor")
+        session, site.id, limit=20, cursor=request.query_params.get("cursor")
     )
-    return {"page": page, "next_href": _next_href(site, {"tab": "robots"}, page.next_cursor)}
+    sections = await section_paths(session, site.id)
+    return {
+        "page": page,
+        # Long files take longer than other requests can wait.
+        "access": await asyncio.to_thread(access_changes, page.items, sections),
+        "next_href": _next_href(site, {"tab": "robots"}, page.next_cursor),
+    }
+
+
+async def _policy(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
+    asked = request.query_params
+    agent, path = asked.get("agent", "").strip(), asked.get("path", "").strip()
+    policy = await find_policy(session, site, agent=agent or None, path=path or None)
+    decisions = [one for shown in policy.agents for one in shown.decisions]
+    lines = dict(sorted((one.line, one.rule) for one in decisions if one.line))
+    return {"policy": policy, "agent": agent, "path": path, "lines": lines}
 
 
 async def _settings(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
@@ -249,6 +265,7 @@ CONTENTS: dict[str, Callable[[AsyncSession, DomainView, Request], Awaitable[dict
     "problems": _problems,
     "scans": _scans,
     "robots": _robots,
+    "policy": _policy,
     "settings": _settings,
 }
 
