@@ -220,14 +220,15 @@ LIMITS = {
     "max_hours": MAX_INTERVAL_HOURS,
     "expiry_days": MAX_EXPIRY_DAYS,
 }
+# Address, name, and the key that leads there after `g`.
 NAVIGATION = (
-    ("/", "Overview"),
-    ("/domains", "Domains"),
-    ("/changes", "Changes"),
-    ("/problems", "Problems"),
-    ("/jobs", "Jobs"),
-    ("/webhooks", "Webhooks"),
-    ("/system", "System"),
+    ("/", "Overview", "o"),
+    ("/domains", "Sites", "s"),
+    ("/changes", "Changes", "c"),
+    ("/problems", "Problems", "p"),
+    ("/jobs", "Jobs", "j"),
+    ("/webhooks", "Webhooks", "w"),
+    ("/system", "System", "y"),
 )
 
 
@@ -259,7 +260,7 @@ def environment() -> Environment:
         "limits": LIMITS,
         "plural": plural,
         "navigation": NAVIGATION,
-        "admin_navigation": (("/keys", "Keys"), ("/audit", "Audit trail")),
+        "admin_navigation": (("/keys", "Keys", "k"), ("/audit", "Audit trail", "a")),
         "version": __version__,
         "when": when,
     }

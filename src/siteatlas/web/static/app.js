@@ -151,7 +151,7 @@
     if (waitingForPlace) {
       waitingForPlace = false;
       const places = [...document.querySelectorAll(".rail li a")];
-      places.find((link) => link.textContent.trim()[0].toLowerCase() === event.key)?.click();
+      places.find((link) => link.dataset.key === event.key)?.click();
       return;
     }
     if (event.key === "g") { waitingForPlace = true; return; }
