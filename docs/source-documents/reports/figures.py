@@ -34,6 +34,7 @@ GROUPS = (
     "tests/storage/database/test_engine_pooler.py",
     "tests/storage",
     "tests/catalog",
+    "tests/findings",
     "tests/scanner",
     "tests/findings",
     "tests/net",

@@ -56,6 +56,7 @@ HELP = {
         "policy": Listed("Print which agents may fetch what of a site.", "sitemaps"),
         "scans": Listed("List the scans of a site, with their numbers."),
         "problems": Listed("List the stored problems in a site's sitemaps.", "scans"),
+        "rules": Listed("List what sitemaps are judged by, or explain one rule."),
         "compare": Listed("Compare the URLs of a site with a list, another site, or two scans."),
         "webhooks": Listed("Manage webhooks: create, list, show, change, test, replay, and more."),
         "keys": Listed("Manage access keys: create, list, revoke, reset, generate."),
