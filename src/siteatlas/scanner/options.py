@@ -9,12 +9,15 @@ from datetime import UTC, datetime
 from fnmatch import translate
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from siteatlas.errors import InputError
-from siteatlas.net.gate import OriginHeaders
 from siteatlas.scanner.events import ChildLink, SitemapType, Validators
 from siteatlas.scanner.problem_codes import ProblemCode
+
+if TYPE_CHECKING:
+    # A local file is read without the network.
+    from siteatlas.net.gate import OriginHeaders
 
 MAX_PATTERNS = 20
 MAX_PATTERN_CHARS = 200

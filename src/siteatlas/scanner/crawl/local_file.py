@@ -37,10 +37,10 @@ from siteatlas.scanner.reading.entries import ReadResult
 
 
 async def read_local_file(
-    path: Path, options: ScanOptions = ScanOptions()
+    path: Path, options: ScanOptions = ScanOptions(), reader: DocumentReader | None = None
 ) -> AsyncGenerator[ScanEvent, None]:
     """The events of one file; InputError if it cannot be opened, ScanError if it has no content."""
-    reading = _FileReading(str(path), options)
+    reading = _FileReading(str(path), options, reader or DocumentReader())
     thread = DaemonWorker("file")
     # Without a buffer, closing does not wait for a read that is still under way in the thread.
     with await thread.submit(lambda: _open_file(path)) as file:
@@ -79,8 +79,8 @@ def _unreadable_file(error: OSError) -> InputError:
 
 
 class _FileReading:
-    def __init__(self, name: str, options: ScanOptions) -> None:
-        self.reader = DocumentReader()
+    def __init__(self, name: str, options: ScanOptions, reader: DocumentReader) -> None:
+        self.reader = reader
         candidate = CrawlCandidate(WebAddress(name, "file", "", 0, name), DiscoveryMethod.MANUAL)
         self._document = FetchedDocument(candidate=candidate, url=name, reader=self.reader)
         if options.find_duplicates:

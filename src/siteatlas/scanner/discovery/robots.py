@@ -54,7 +54,7 @@ class UsageLine:
 def parse_robots(content: bytes) -> Robots:
     """Read the first 500 KiB, whole lines only."""
     parser = _Parser()
-    for directive in _parse_directives(content):
+    for directive in parse_directives(content):
         parser.parse_line(directive)
     return Robots(
         tuple(parser.sitemaps),
@@ -257,7 +257,8 @@ _match_without_colon = re.compile(r"([A-Za-z][A-Za-z_-]*)\s+(\S+)").fullmatch
 _is_url = re.compile(r"https?://\S+", re.IGNORECASE).fullmatch
 
 
-def _parse_directives(content: bytes) -> Iterator[Directive]:
+def parse_directives(content: bytes) -> Iterator[Directive]:
+    """The lines of a robots.txt that say something, as far as it is read."""
     for number, line in enumerate(split_lines(_text(_whole_lines(content))), start=1):
         # Some are web pages, with `<br>` at the end of a line.
         statement = line[: 16 * 1024].partition("#")[0].partition("<")[0]

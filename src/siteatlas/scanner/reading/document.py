@@ -5,7 +5,7 @@ Combines body, encoding, head and format, and keeps the counts of the document.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,9 @@ class DocumentReader:
     document: relative pages are resolved against it, or skipped if it is not known. Bytes are read
     in blocks of `block_bytes`, or as they come if it is 0: how they arrive must not change what is
     read, and each block has a fixed cost.
+
+    `on_text` is given the decoded text before it is read. `judge_left_out` also counts what else is
+    wrong with entries that are left out.
     """
 
     def __init__(
@@ -65,8 +68,11 @@ class DocumentReader:
         limits: BodyLimits | None = None,
         max_entries: int = 250_000,
         block_bytes: int = CHUNK_BYTES,
+        on_text: Callable[[str], None] | None = None,
+        judge_left_out: bool = False,
     ) -> None:
-        self.tally = Tally()
+        self.tally = Tally(judges_left_out=judge_left_out)
+        self._on_text = on_text
         self.type: SitemapType | None = None
         self.entry_count = 0
         self.child_count = 0
@@ -158,6 +164,8 @@ class DocumentReader:
 
     def _decode_block(self, block: bytes, *, final: bool = False) -> Iterator[ReadResult]:
         for text, is_last in self._decoder.decode_parts(block, final=final):
+            if self._on_text is not None:
+                self._on_text(text)
             yield from self._feed_format(text, final=final and is_last)
 
     def _feed_format(self, text: str, *, final: bool) -> Iterator[ReadResult]:

@@ -105,6 +105,7 @@ class Tally:
     entries: int = 0
     skipped: int = 0
     extras_left: int = 0
+    judges_left_out: bool = False
 
     def note(
         self,
@@ -194,6 +195,9 @@ def _judged_columns(raw: RawEntries, tally: Tally, base: str | None) -> EntryCol
         if fault is not None:
             tally.skip(fault, url=urls[place] or None, place=place)
     good = [fault is None for fault in faults]
+    if tally.judges_left_out:
+        left_out = [not fine for fine in good]
+        _read_columns(raw.where(left_out), tally, list(compress(range(len(urls)), left_out)))
     return _read_columns(raw.where(good), tally, list(compress(range(len(urls)), good)))
 
 

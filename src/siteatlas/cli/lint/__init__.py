@@ -1,0 +1,1 @@
+"""`siteatlas lint`: what it reads, which findings count, and how they are written."""

@@ -1,0 +1,185 @@
+"""Lines and columns in the decoded text of a document: of an offset, and of samples by their text.
+
+Columns count characters. What a compressed file or another encoding looked like does not matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+
+from siteatlas.errors import ScanError
+from siteatlas.findings.judging import Finding, Sample
+from siteatlas.scanner.reading.decoding import Body, TextDecoder
+from siteatlas.scanner.reading.entries import Tally
+
+# Where a fault of the document as a whole shows, if it has a place.
+_PLACES = {
+    "doctype-present": re.compile("(<!DOCTYPE)", re.IGNORECASE),
+    "namespace-wrong": re.compile(r"(<(?:[\w.-]+:)?(?:urlset|sitemapindex))\b", re.IGNORECASE),
+    "content-after-end": re.compile(r"</(?:[\w.-]+:)?(?:urlset|sitemapindex)\s*>\s*(\S)"),
+    "forbidden-character": re.compile("([\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff])"),
+}
+# A URL, and what else one entry has behind it.
+OVERLAP = 32 * 1024
+# What stands directly around a value: markup, quotes, or the end of a CDATA section.
+_BEFORE, _AFTER = frozenset(">\"'[ \t\r\n\ufeff"), frozenset("<\"'] \t\r\n")
+
+
+class TextPlace:
+    """Line and column of the next character of a text that comes in parts."""
+
+    def __init__(self) -> None:
+        self.line, self.column = 1, 1
+        self._after_return = False
+
+    def of(self, text: str, offset: int) -> tuple[int, int]:
+        """Line and column of an offset in the next part."""
+        lines = text.count("\n", 0, offset)
+        last = text.rfind("\n", 0, offset)
+        if "\r" in text:
+            # A line feed behind a carriage return ends the same line.
+            lines += text.count("\r", 0, offset) - text.count("\r\n", 0, offset)
+            last = max(last, text.rfind("\r", 0, offset))
+            lines -= text.endswith("\r", 0, offset) and text.startswith("\n", offset)
+        if self._after_return and text.startswith("\n") and offset:
+            lines -= 1
+        return self.line + lines, offset - last if last >= 0 else self.column + offset
+
+    def advance(self, text: str) -> None:
+        """Pass over the next part."""
+        if not text:
+            return
+        self.line, self.column = self.of(text, len(text))
+        self._after_return = text.endswith("\r")
+
+
+def decoded_text(path: Path) -> Iterator[str]:
+    """The text of a file as the reader sees it, up to where its bytes are damaged."""
+    tally = Tally()
+    body, decoder = Body(None, tally), TextDecoder(None, tally)
+    try:
+        with path.open("rb") as file:
+            while data := file.read(256 * 1024):
+                for chunk in body.feed(data):
+                    yield decoder.decode(chunk)
+        for chunk in body.close():
+            yield decoder.decode(chunk)
+    except ScanError:
+        pass
+    yield decoder.decode(b"", final=True)
+
+
+def located(findings: Sequence[Finding], texts: Iterable[str]) -> list[Finding]:
+    """The findings of a document with the place of each sample that its text has."""
+    search = _Search(findings)
+    if search.is_done:
+        return list(findings)
+    kept = ""
+    place = TextPlace()
+    for text in texts:
+        kept += text
+        done = len(kept) - OVERLAP
+        if done > OVERLAP:
+            search.look(kept, done, place)
+            place.advance(kept[:done])
+            kept = kept[done:]
+        if search.is_done:
+            break
+    search.look(kept, len(kept), place)
+    return list(map(search.result, findings))
+
+
+class _Search:
+    """Looks for samples in the parts of a text; each is done when it was found."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self._found: dict[Sample | str, tuple[int, int]] = {}
+        self._left = {
+            sample: sample.again
+            for finding in findings
+            for sample in finding.samples
+            if sample.line is None and sample.text
+        }
+        self._places = {one.code: _PLACES[one.code] for one in findings if one.code in _PLACES}
+
+    @property
+    def is_done(self) -> bool:
+        return not self._left and not self._places
+
+    def look(self, text: str, end: int, place: TextPlace) -> None:
+        """Search for those that begin before `end`; what follows them is in the text too."""
+        for code, pattern in list(self._places.items()):
+            if (match := pattern.search(text)) and match.start(1) < end:
+                self._found[code] = place.of(text, match.start(1))
+                del self._places[code]
+        for sample in list(self._left):
+            needles = [one for one in (sample.url, sample.value) if one]
+            for start, length in _occurrences(text, needles[0], end):
+                offset = start
+                if len(needles) > 1 and needles[0] != needles[1]:
+                    offset = _value_in_entry(text, needles[1], start, start + length)
+                    if offset < 0:
+                        continue
+                if self._left[sample]:
+                    self._left[sample] -= 1
+                    continue
+                self._found[sample] = place.of(text, offset)
+                del self._left[sample]
+                break
+
+    def result(self, finding: Finding) -> Finding:
+        """The finding with what was found of it."""
+        samples = tuple(map(self._with_place, finding.samples))
+        if finding.code in self._found:
+            line, column = self._found[finding.code]
+            samples = samples or (Sample(line=line, column=column),)
+        return replace(finding, samples=samples)
+
+    def _with_place(self, sample: Sample) -> Sample:
+        found = self._found.get(sample)
+        return sample if found is None else replace(sample, line=found[0], column=found[1])
+
+
+def _written(text: str) -> list[str]:
+    """How a value may stand in the document: escaped, or as it is, and as far as it was kept."""
+    text = text.removesuffix("…") if len(text) >= 200 else text
+    forms = dict.fromkeys((escape(text, quote=False), text, escape(text), text.split(" ")[0]))
+    return list(forms) if " " in text else list(forms)[:3]
+
+
+def _occurrences(text: str, needle: str, end: int) -> Iterator[tuple[int, int]]:
+    """Where a value stands for itself, not as a part of a longer one."""
+    is_cut = len(needle) >= 200 and needle.endswith("…")
+    for form in _written(needle):
+        start = text.find(form)
+        found = False
+        while 0 <= start < end:
+            stop = start + len(form)
+            before = text[start - 1] if start else ">"
+            after = text[stop : stop + 1] or "<"
+            if before in _BEFORE and (is_cut or after in _AFTER):
+                found = True
+                yield start, len(form)
+            start = text.find(form, start + 1)
+        if found:
+            return
+
+
+def _value_in_entry(text: str, value: str, start: int, stop: int) -> int:
+    """Where a value stands in the entry around this URL; -1 if it has none."""
+    close = [
+        place
+        for tag in ("</url>", "</sitemap>", "</item>", "</entry>", "</u:url>")
+        if (place := text.find(tag, stop)) >= 0
+    ]
+    end = min(close, default=stop + OVERLAP)
+    for offset, _ in _occurrences(text[stop:end], value, end - stop):
+        return stop + offset
+    begin = max(text.rfind("<url", 0, start), text.rfind("<sitemap", 0, start), 0)
+    for offset, _ in _occurrences(text[begin:start], value, start - begin):
+        return begin + offset
+    return -1
