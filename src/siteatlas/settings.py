@@ -780,6 +780,8 @@ def _read_settings_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{path} cannot be read as TOML: {error}") from error
+    # What the table says is up to `siteatlas lint`.
+    content.pop("lint", None)
     unknown = sorted(set(content) - set(DECLARATIONS))
     if unknown:
         raise ConfigurationError(f"{path} has unknown settings: {', '.join(unknown)}.")

@@ -1,4 +1,4 @@
-"""What `siteatlas scan` imports; docs/decisions/0005-settings-and-startup.md says why.
+"""What `siteatlas scan` and `siteatlas lint` import; docs/decisions/0005-settings-and-startup.md says why.
 
 Other commands may import what they like.
 """
@@ -8,8 +8,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.fixtures.documents import urlset
 
 # Writes the modules that are imported when the first connection is opened, and ends there.
 AT_FIRST_CONNECTION = """
@@ -30,6 +33,26 @@ WEB_AND_DATABASE = {
     *("fastapi", "starlette", "uvicorn", "sqlalchemy", "alembic", "asyncpg", "apscheduler"),
     *("prometheus_client", "pyarrow"),
 }
+
+
+AT_THE_END = """
+import json, os, sys, atexit
+from siteatlas.cli.main import main
+
+atexit.register(lambda: os.write(2, json.dumps(sorted(sys.modules)).encode()))
+sys.argv = ["siteatlas", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.slow
+def test_lint_of_a_file_needs_neither_network_nor_web_framework_nor_database(tmp_path: Path):
+    (tmp_path / "sitemap.xml").write_bytes(urlset("<url><loc>https://a.example/</loc></url>"))
+    command = [sys.executable, "-c", AT_THE_END, "lint", str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    loaded = set(json.loads(result.stderr.splitlines()[-1]))
+    assert "siteatlas.findings.rules" in loaded
+    assert loaded & (WEB_AND_DATABASE | {"aiohttp"}) == set()
 
 
 @pytest.mark.slow

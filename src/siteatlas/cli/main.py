@@ -35,6 +35,7 @@ class Listed(NamedTuple):
 HELP = {
     "Start": {
         "scan": Listed("Read the sitemaps of a site now, without a database."),
+        "lint": Listed("Judge sitemaps in files or on sites, without a database."),
         "demo": Listed("Scan small demo sites on this machine."),
         "serve": Listed("Serve the API and run queued jobs."),
         "worker": Listed("Run queued jobs without serving the API."),
