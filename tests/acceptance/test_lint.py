@@ -63,6 +63,8 @@ def test_wrong_usage_ends_with_two(build: Machine):
         ["lint", "public", "--select", "url-wrong"],
         ["lint", "public", "--format", "xml"],
         ["lint", "public", "--format", "json=/no/such/folder/x"],
+        ["lint", "public", "--write-baseline", "/no/such/folder/x"],
+        ["lint", "public", "--github-summary", "/no/such/folder/x"],
         ["lint", "--explain", "url-wrong"],
     ):
         assert build.run(*arguments).returncode == 2, arguments

@@ -119,5 +119,22 @@ def test_a_place_is_found_also_where_two_parts_of_the_text_meet():
         assert sample_place(text, Sample("https://a.example/1")) == [(2, 6)]
 
 
+@pytest.mark.parametrize("written", ["é", "&#233;", "&#xE9;", "&eacute;"])
+def test_a_url_is_found_however_its_characters_are_written(written: str):
+    text = f"\n<loc>https://a.example/caf{written}?a&amp;b</loc>"
+    assert sample_place(text, Sample("https://a.example/café?a&b")) == [(2, 6)]
+
+
+async def test_a_fault_of_the_xml_of_a_feed_has_its_place(tmp_path: Path):
+    feed = tmp_path / "feed.rss"
+    feed.write_text(
+        "<rss><channel>\n<item><title>Caf&eacute;</title>\n"
+        f"<link>{SITE}/?a&b</link></item>\n</channel></rss>"
+    )
+    linted = await lint_all([str(feed)], NOW, Network(Settings))
+    places = {one.code: (one.samples[0].line, one.samples[0].column) for one in linted.findings}
+    assert places == {"html-entity": (2, 17), "bare-ampersand": (3, 33)}
+
+
 def test_what_the_text_does_not_have_stays_without_a_place():
     assert sample_place("<loc>x</loc>", Sample("https://a.example/1")) == [(None, None)]

@@ -8,23 +8,31 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from html import escape
+from functools import lru_cache
 from pathlib import Path
 
 from siteatlas.errors import ScanError
 from siteatlas.findings.judging import Finding, Sample
 from siteatlas.scanner.reading.decoding import Body, TextDecoder
 from siteatlas.scanner.reading.entries import Tally
+from siteatlas.scanner.reading.repair import BARE_AMPERSAND
 
 # Where a fault of the document as a whole shows, if it has a place.
 _PLACES = {
     "doctype-present": re.compile("(<!DOCTYPE)", re.IGNORECASE),
     "namespace-wrong": re.compile(r"(<(?:[\w.-]+:)?(?:urlset|sitemapindex))\b", re.IGNORECASE),
     "content-after-end": re.compile(r"</(?:[\w.-]+:)?(?:urlset|sitemapindex)\s*>\s*(\S)"),
+    # Of feeds, whose markup is not judged.
+    "bare-ampersand": re.compile(rf"({BARE_AMPERSAND.pattern})"),
+    "html-entity": re.compile(r"(&(?!amp;|lt;|gt;|quot;|apos;)[A-Za-z][A-Za-z0-9]{1,31};)"),
     "forbidden-character": re.compile("([\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff])"),
 }
 # A URL, and what else one entry has behind it.
 OVERLAP = 32 * 1024
+_find_entry_end = re.compile(r"</(?:[\w.-]+:)?(?:url|sitemap|item|entry)\s*>").search
+_ENTRY_STARTS = ("<url", ":url", "<sitemap", ":sitemap", "<item", "<entry")
+# What may be written as a reference, beside the ampersand.
+_has_unusual = re.compile(r"[^\x20-\x7e]|[<>\"']").search
 # What stands directly around a value: markup, quotes, or the end of a CDATA section.
 _BEFORE, _AFTER = frozenset(">\"'[ \t\r\n\ufeff"), frozenset("<\"'] \t\r\n")
 
@@ -104,7 +112,11 @@ class _Search:
             for sample in finding.samples
             if sample.line is None and sample.text
         }
-        self._places = {one.code: _PLACES[one.code] for one in findings if one.code in _PLACES}
+        self._places = {
+            one.code: _PLACES[one.code]
+            for one in findings
+            if one.code in _PLACES and not any(sample.line for sample in one.samples)
+        }
 
     @property
     def is_done(self) -> bool:
@@ -136,7 +148,8 @@ class _Search:
         samples = tuple(map(self._with_place, finding.samples))
         if finding.code in self._found:
             line, column = self._found[finding.code]
-            samples = samples or (Sample(line=line, column=column),)
+            first = samples[0] if samples else Sample()
+            samples = (replace(first, line=line, column=column), *samples[1:])
         return replace(finding, samples=samples)
 
     def _with_place(self, sample: Sample) -> Sample:
@@ -144,42 +157,44 @@ class _Search:
         return sample if found is None else replace(sample, line=found[0], column=found[1])
 
 
-def _written(text: str) -> list[str]:
-    """How a value may stand in the document: escaped, or as it is, and as far as it was kept."""
-    text = text.removesuffix("…") if len(text) >= 200 else text
-    forms = dict.fromkeys((escape(text, quote=False), text, escape(text), text.split(" ")[0]))
-    return list(forms) if " " in text else list(forms)[:3]
-
-
 def _occurrences(text: str, needle: str, end: int) -> Iterator[tuple[int, int]]:
-    """Where a value stands for itself, not as a part of a longer one."""
+    """Where a value stands for itself, not as a part of a longer one, and how long it is there."""
     is_cut = len(needle) >= 200 and needle.endswith("…")
-    for form in _written(needle):
-        start = text.find(form)
-        found = False
-        while 0 <= start < end:
-            stop = start + len(form)
-            before = text[start - 1] if start else ">"
-            after = text[stop : stop + 1] or "<"
-            if before in _BEFORE and (is_cut or after in _AFTER):
-                found = True
-                yield start, len(form)
-            start = text.find(form, start + 1)
-        if found:
+    for start, stop in _matches(text, needle.removesuffix("…") if is_cut else needle):
+        if start >= end:
             return
+        before = text[start - 1] if start else ">"
+        if before in _BEFORE and (is_cut or (text[stop : stop + 1] or "<") in _AFTER):
+            yield start, stop - start
+
+
+def _matches(text: str, needle: str) -> Iterator[tuple[int, int]]:
+    """Where a value is written, as it is or with references."""
+    if _has_unusual(needle):
+        yield from (match.span() for match in re.finditer(_any_writing(needle), text))
+        return
+    for form in dict.fromkeys((needle.replace("&", "&amp;"), needle)):
+        start = text.find(form)
+        while start >= 0:
+            yield start, start + len(form)
+            start = text.find(form, start + 1)
+
+
+@lru_cache(maxsize=256)
+def _any_writing(needle: str) -> str:
+    # The reader replaces control characters that XML forbids.
+    other = r"|&#?\w{1,31};|[\x00-\x1f\x7f-\x9f])"
+    return "".join(
+        f"(?:{re.escape(one)}{other}" if _has_unusual(one) or one == "&" else re.escape(one)
+        for one in needle
+    )
 
 
 def _value_in_entry(text: str, value: str, start: int, stop: int) -> int:
     """Where a value stands in the entry around this URL; -1 if it has none."""
-    close = [
-        place
-        for tag in ("</url>", "</sitemap>", "</item>", "</entry>", "</u:url>")
-        if (place := text.find(tag, stop)) >= 0
-    ]
-    end = min(close, default=stop + OVERLAP)
-    for offset, _ in _occurrences(text[stop:end], value, end - stop):
-        return stop + offset
-    begin = max(text.rfind("<url", 0, start), text.rfind("<sitemap", 0, start), 0)
-    for offset, _ in _occurrences(text[begin:start], value, start - begin):
-        return begin + offset
+    end = match.start() if (match := _find_entry_end(text, stop)) else stop + OVERLAP
+    begin = max(0, *(text.rfind(tag, 0, start) for tag in _ENTRY_STARTS))
+    for first, last in ((stop, end), (begin, start)):
+        for offset, _ in _occurrences(text[first:last], value, last - first):
+            return first + offset
     return -1

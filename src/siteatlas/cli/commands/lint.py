@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,9 +14,9 @@ from siteatlas.cli.lint.choice import (
     Choice,
     FailOn,
     MinSeverity,
+    baseline_of,
     read_configuration,
     without_baseline,
-    write_baseline,
 )
 from siteatlas.cli.lint.output import (
     LintFormat,
@@ -125,7 +125,7 @@ def lint(
         linted = run(lint_all(targets, datetime.now(UTC), network))
         findings = [one for one in ordered(linted.findings) if choice.keeps(one)]
         if write_baseline_to is not None:
-            write_baseline(write_baseline_to, findings)
+            _write(write_baseline_to, baseline_of(findings))
             print_message(f"Accepted {counted(len(findings), 'finding')} in {write_baseline_to}.")
         elif choice.baseline is not None:
             findings, gone = without_baseline(findings, choice.baseline)
@@ -135,18 +135,18 @@ def lint(
         for form, file in formats:
             _write(file, encoded(form, report))
         if github_summary is not None:
-            with github_summary.open("ab") as summary:
-                summary.write(summary_table(report))
+            _write(github_summary, summary_table(report), mode="ab")
         _say_end(report)
         raise typer.Exit(_exit_code(linted, report, choice, accepted=write_baseline_to is not None))
 
 
-def _write(file: Path | None, data: bytes) -> None:
+def _write(file: Path | None, data: bytes, mode: Literal["wb", "ab"] = "wb") -> None:
     if file is None:
         write_bytes(data)
         return
     try:
-        file.write_bytes(data)
+        with file.open(mode) as opened:
+            opened.write(data)
     except OSError as error:
         raise InputError(f"{file} cannot be written: {error.strerror}.") from error
 
