@@ -218,6 +218,7 @@ class DomainsQuery(QueryShape, TagFilter):
     )
     sort: str = Field(
         "name",
+        max_length=16,
         pattern=DOMAIN_SORTS,
         description="The order; with a minus sign, the highest or the latest comes first.",
     )
