@@ -31,7 +31,7 @@ from sqlalchemy.orm import aliased
 
 from siteatlas.catalog.domains import DomainView
 from siteatlas.catalog.paging import CursorScope, Page, bigint_key, page_size, read_page
-from siteatlas.catalog.url_lists import domain_sections
+from siteatlas.catalog.sections import domain_sections
 from siteatlas.catalog.views import (
     Count,
     Example,

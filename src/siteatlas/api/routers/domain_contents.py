@@ -27,12 +27,11 @@ from siteatlas.catalog.paging import Page
 from siteatlas.catalog.problems import ProblemFilter, ProblemView, list_problems
 from siteatlas.catalog.robots import PolicyView, RobotsFileView, find_policy, list_robots_files
 from siteatlas.catalog.scans import ScanView, list_scans
+from siteatlas.catalog.sections import SectionsView, domain_sections
 from siteatlas.catalog.sitemaps import SitemapView, find_sitemap, list_sitemaps
 from siteatlas.catalog.url_lists import (
-    SectionsView,
     UrlHistoryView,
     UrlPage,
-    domain_sections,
     list_domain_urls,
     list_sitemap_urls,
     list_url_history,

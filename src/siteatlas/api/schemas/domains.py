@@ -19,7 +19,7 @@ from siteatlas.api.schemas.base import (
 )
 from siteatlas.catalog.domains import DOMAIN_SORTS, DomainState, DomainView
 from siteatlas.catalog.problems import ProblemState
-from siteatlas.catalog.url_lists import DEFAULT_SECTIONS, MAX_SECTIONS
+from siteatlas.catalog.sections import DEFAULT_SECTIONS, MAX_SECTIONS
 from siteatlas.catalog.views import (
     MAX_ADDRESS_CHARS,
     Address,

@@ -19,13 +19,13 @@ from siteatlas.catalog.robots import (
     judge,
     list_robots_files,
 )
-from siteatlas.catalog.sitemaps import SitemapView, list_sitemaps
-from siteatlas.catalog.url_lists import (
+from siteatlas.catalog.sections import (
     DEFAULT_SECTIONS,
     MAX_SECTIONS,
     SectionsView,
     domain_sections,
 )
+from siteatlas.catalog.sitemaps import SitemapView, list_sitemaps
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run

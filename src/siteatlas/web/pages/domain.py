@@ -51,11 +51,11 @@ from siteatlas.catalog.scans import (
     recent_scans,
     urls_over_time,
 )
+from siteatlas.catalog.sections import domain_sections
 from siteatlas.catalog.sitemaps import TreeNode, tree_children, tree_roots
 from siteatlas.catalog.url_lists import (
     ListingState,
     UrlFilter,
-    domain_sections,
     list_domain_urls,
 )
 from siteatlas.net.address import parse_site

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.catalog import url_lists as sections
+from siteatlas.catalog import sections
 from siteatlas.catalog.domains import find_domain_view
-from siteatlas.catalog.url_lists import MonthView, SectionsView, SectionView, domain_sections
+from siteatlas.catalog.sections import MonthView, SectionsView, SectionView, domain_sections
 from siteatlas.storage.models import Sitemap
 from tests.fixtures.changing_site import ChangingSite, Fault
 from tests.fixtures.database import transaction
