@@ -177,6 +177,12 @@ class TooManyTags(InputError):
     code = "too_many_tags"
 
 
+class TooManyToSort(InputError):
+    """A site with more than 100,000 listings cannot be sorted. Leave out `sort`."""
+
+    code = "too_many_to_sort"
+
+
 class PayloadTooLarge(InputError):
     """The request body is larger than this route accepts."""
 

@@ -34,6 +34,8 @@ from siteatlas.access.keys import Scope
 from siteatlas.access.origin import SAFE_METHODS
 from siteatlas.aio import Quota, WaitingQuota
 from siteatlas.catalog.access import TAKE, take_values
+from siteatlas.catalog.domains import find_domain_view
+from siteatlas.catalog.url_lists import MAX_SORTED_AT_ONCE, MAX_SORTED_URLS, count_listings
 from siteatlas.errors import (
     ScopeMissing,
     TooManyExports,
@@ -52,6 +54,7 @@ from siteatlas.storage.session import (
     execute_autocommit,
     expensive_turn,
     get_autocommit_session,
+    get_session,
 )
 
 MINUTE = 60.0
@@ -245,17 +248,28 @@ async def _file(request: Request, limits: CurrentLimits) -> AsyncIterator[None]:
 
 async def _filtered_read(request: Request, limits: CurrentLimits) -> AsyncIterator[None]:
     has_place = getattr(request.state, "is_file", False)
-    if not has_place and any(request.query_params.get(name) for name in EXPENSIVE_FILTERS):
+    is_filtered = any(request.query_params.get(name) for name in EXPENSIVE_FILTERS)
+    if not has_place and (is_filtered or await _sorts_many(request)):
         async with limits.export(await current_identity(request)), expensive_turn():
             yield
     else:
         yield
 
 
+async def _sorts_many(request: Request) -> bool:
+    """Whether a list of URLs is to be sorted that is too long for a usual read."""
+    name = request.path_params.get("domain")
+    if name is None or not request.query_params.get("sort"):
+        return False
+    async with get_session() as session:
+        site = await find_domain_view(session, name)
+        return MAX_SORTED_AT_ONCE < await count_listings(session, site.id) <= MAX_SORTED_URLS
+
+
 # For lists that can also be asked for as a file, which counts as an export until it is sent. Comes
 # before `FILTERED`, so that one request does not wait for two places.
 AS_FILE = Depends(_file, scope="request")
-# For routes that are always expensive, and for those that are with a filter.
+# For routes that are always expensive, and for those that are with a filter or in an order.
 EXPENSIVE = Depends(_expensive_read, scope="function")
 FILTERED = Depends(_filtered_read, scope="function")
 

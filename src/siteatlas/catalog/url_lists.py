@@ -1,7 +1,8 @@
 """Lists of stored URLs: of a site, a document or all sites; filtered, at a past time.
 
 A list is in the order of (sitemap, hash) and is read in growing windows of rows, so that a filter
-with few hits ends a page after a bounded number of rows. The state of the past is the present one
+with few hits ends a page after a bounded number of rows. That of a site can be sorted, anew for
+each page and without an index, unless it is too long. The state of the past is the present one
 with the changes after a number of the feed undone (`as_of`). The history of one URL is what lists
 and changes have of it; both are found through indexes. Changes that the feed no longer retains are
 in neither.
@@ -20,6 +21,7 @@ from uuid import UUID
 
 from pydantic import Field
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     DateTime,
     Select,
@@ -27,6 +29,7 @@ from sqlalchemy import (
     and_,
     case,
     cast,
+    collate,
     func,
     literal,
     null,
@@ -74,13 +77,20 @@ from siteatlas.catalog.views import (
     View,
     Word,
 )
-from siteatlas.errors import InputError, PastStateUnavailable, SitemapNotFound
+from siteatlas.errors import InputError, PastStateUnavailable, SitemapNotFound, TooManyToSort
 from siteatlas.scanner.reading.entries import restored_text
 from siteatlas.storage.models import Domain, FeedEventKind, Sitemap, SitemapUrl
 from siteatlas.storage.schema import DOMAINS, FEED_EVENTS, SCANS, SITEMAPS, URL_CHANGES
 
 MAX_EXAMINED = 10_000
 FIRST_STEP_OF_SEARCH = 2_000
+# Listings of a site that are sorted like any other read, and as an expensive one.
+MAX_SORTED_AT_ONCE = 20_000
+MAX_SORTED_URLS = 100_000
+# With a minus sign, the last or the latest comes first.
+URL_SORTS = "^-?(url|lastmod)$"
+# How much of a URL stands in a cursor, which may be inside another one.
+MAX_PLACE_BYTES = 500
 
 # A time of the past, or a number of the feed.
 PointInTime = datetime | int
@@ -176,8 +186,8 @@ class UrlPage(Page[UrlView]):
     examined: Annotated[
         SmallCount | None,
         Field(
-            description="Number of rows examined for this page, at most 10,000. With a filter, a "
-            "page may be empty; the list ends where `next_cursor` is null."
+            description="Number of rows examined for this page, at most 10,000; null if sorted. "
+            "With a filter, a page may be empty; the list ends where `next_cursor` is null."
         ),
     ]
     as_of_seq: Annotated[
@@ -202,19 +212,34 @@ async def list_domain_urls(
     wanted: UrlFilter = UrlFilter(),
     *,
     at: PointInTime | None = None,
+    sort: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> UrlPage:
-    """The URLs of a site in the order of (sitemap, hash), now or as they were."""
+    """The URLs of a site, now or as they were; unless sorted, in the order of (sitemap, hash).
+
+    TooManyToSort if the site has more than `MAX_SORTED_URLS` listings.
+    """
+    if sort is not None and await count_listings(session, domain_id) > MAX_SORTED_URLS:
+        raise TooManyToSort
     if at is not None:
-        return await _list_past_urls(session, domain_id, wanted, at, limit, cursor)
+        return await _list_past_urls(session, domain_id, wanted, at, limit, cursor, sort=sort)
     scope = CursorScope("domain urls", (domain_id, *wanted.key))
     total = select(Domain.url_count).where(Domain.id == domain_id)
     if wanted.sitemap is not None:
         of_site = Sitemap.domain_id == domain_id
         total = select(Sitemap.url_count).where(of_site, is_in_sitemap(wanted))
-    source = source_of_urls(domain_id, wanted)
+    source = replace(source_of_urls(domain_id, wanted), sort=sort)
     return await _list(session, source, scope, total, limit, cursor)
+
+
+async def count_listings(session: AsyncSession, domain_id: UUID) -> int:
+    """How many rows are read to sort the URLs of a site; not counted to the end if too many."""
+    of_sitemap = select(SitemapUrl.url_hash).where(SitemapUrl.sitemap_id == Sitemap.id)
+    listings = of_sitemap.limit(MAX_SORTED_URLS + 1).lateral("listings")
+    rows = select(listings.c.url_hash).join_from(Sitemap, listings, true())
+    some = rows.where(Sitemap.domain_id == domain_id).limit(MAX_SORTED_URLS + 1).subquery()
+    return (await session.execute(select(func.count()).select_from(some))).scalar_one()
 
 
 async def _list_past_urls(
@@ -224,6 +249,8 @@ async def _list_past_urls(
     at: PointInTime,
     limit: int | None,
     cursor: str | None,
+    *,
+    sort: str | None,
 ) -> UrlPage:
     """The URLs of a site as they were.
 
@@ -235,7 +262,7 @@ async def _list_past_urls(
     known, inner = pages.read(cursor, _parse_past_cursor) or (None, None)
     number = await find_past_number(session, domain_id, at if known is None else known)
     scope = CursorScope("urls at a number", (number,))
-    source = source_of_urls(domain_id, wanted, at_seq=number)
+    source = replace(source_of_urls(domain_id, wanted, at_seq=number), sort=sort)
     page = await _list(session, source, scope, None, limit, inner)
     behind = page.next_cursor and pages.write(number, page.next_cursor)
     return replace(page, next_cursor=behind, as_of_seq=page.as_of_seq and number)
@@ -282,13 +309,17 @@ async def _list(
     limit: int | None,
     cursor: str | None,
 ) -> UrlPage:
-    place = scope.read(cursor, _parse_url_position)
     as_of_seq = known = None
     if cursor is None:
         # Before the rows, so that no change after this number is missing from the feed after them.
         as_of_seq = (await read_head(session)).seq
         if total is not None and source.wanted.is_unfiltered:
             known = (await session.execute(total)).scalar()
+    if source.sort is not None:
+        scope = replace(scope, name=f"{scope.name} by {source.sort}")
+        page = await _read_sorted(session, source, scope, page_size(limit), cursor)
+        return UrlPage(page.items, page.next_cursor, None, as_of_seq, known)
+    place = scope.read(cursor, _parse_url_position)
     found = await read_urls(session, source, place, page_size(limit))
     behind = None
     if found.place is not None:
@@ -299,6 +330,42 @@ async def _list(
 def _parse_url_position(parts: Sequence[str]) -> PagePosition:
     sitemap_id, url_hash = parts
     return PagePosition(UUID(sitemap_id), parse_bigint(url_hash))
+
+
+async def _read_sorted(
+    session: AsyncSession, source: UrlSource, scope: CursorScope, size: int, cursor: str | None
+) -> Page[UrlView]:
+    """One page in another order; equal dates are in the order of URLs, equal URLs of sitemaps."""
+    # Twice as many, because URLs may be added after they were counted.
+    rows = source.window(None, 2 * MAX_SORTED_URLS)
+    is_by_url, is_reversed = source.sort in {"url", "-url"}, source.sort == "-url"
+    date = cast(func.extract("epoch", rows.c.lastmod) * 1_000_000, BigInteger)
+    key = func.coalesce(-date if source.sort == "-lastmod" else date, MAX_BIGINT)
+    order: list[Any] = [key, collate(rows.c.url, "C"), rows.c.sitemap_id][is_by_url:]
+    statement = select(*rows.c, key.label("key")).where(is_hit(rows.c, source.wanted))
+    statement = statement.order_by(*(one.desc() if is_reversed else one for one in order))
+    after = scope.read(cursor, _parse_sorted_place)
+    if after is not None:
+        place, last = tuple_(*order), tuple_(*after[is_by_url:])
+        statement = statement.where(place < last if is_reversed else place > last)
+
+    def view(*row: Any) -> UrlView:
+        return _url_view(SimpleNamespace(**dict(zip(rows.c.keys(), row[:-1], strict=True))))
+
+    def cursor_of(row: Any) -> str:
+        start = row.url.encode()[:MAX_PLACE_BYTES].decode(errors="ignore")
+        return scope.write(row.key, start, row.sitemap_id, row.url_hash)
+
+    return await read_page(session, statement, size, view, cursor_of)
+
+
+def _parse_sorted_place(parts: Sequence[str]) -> list[ColumnElement[Any]]:
+    """What rows are sorted by, of one row; the start of its URL if it was deleted meanwhile."""
+    key, start, *its_key = parts
+    row = _parse_url_position(its_key)
+    is_row = and_(SitemapUrl.sitemap_id == row.sitemap_id, SitemapUrl.url_hash == row.url_hash)
+    url = func.coalesce(select(SitemapUrl.url).where(is_row).scalar_subquery(), start)
+    return [literal(parse_bigint(key)), url, literal(row.sitemap_id)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,12 +380,14 @@ class PagePosition:
 class UrlSource:
     """The stored URLs of some documents, and which of them to show.
 
-    `at_seq` is the number of the change feed whose state is shown; None for the present.
+    `at_seq` is the number of the change feed whose state is shown; None for the present. `sort` is
+    the order of a list that is not in the order of its windows.
     """
 
     sitemaps: ColumnElement[bool]
     wanted: UrlFilter
     at_seq: int | None = None
+    sort: str | None = None
 
     def window(self, after: PagePosition | None, rows: int) -> Subquery:
         """The next URLs after a position, at most `rows`, in the order of (sitemap, hash)."""

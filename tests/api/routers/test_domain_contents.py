@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from types import ModuleType
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -116,6 +117,40 @@ async def test_urls_can_be_searched(client: httpx.AsyncClient):
     answer = (await client.get(f"{SITE}/urls", params={"contains": "/SHOP"})).json()
     assert [item["url"] for item in answer["items"]] == ["https://example.com/shop/b"]
     assert (answer["examined"], answer["next_cursor"]) == (2, None)
+
+
+async def test_urls_are_sorted_page_by_page(client: httpx.AsyncClient):
+    async with transaction() as session:
+        sitemap = await add_sitemap(session, await add_domain(session))
+        for day, name in enumerate("cab", 1):
+            row = [(day, f"https://example.com/{name}")]
+            await add_urls(session, sitemap.id, row, lastmod=datetime(2026, 3, day, tzinfo=UTC))
+        await add_urls(session, sitemap.id, [(4, "https://example.com/d")])
+    for sort, expected in {
+        "url": "abcd",
+        "-url": "dcba",
+        "lastmod": "cabd",
+        "-lastmod": "bacd",
+    }.items():
+        found = ""
+        cursor: dict[str, Any] = {}
+        for _ in range(2):
+            query = {"sort": sort, "limit": "2"} | cursor
+            page = (await client.get(f"{SITE}/urls", params=query)).json()
+            found += "".join(item["url"][-1] for item in page["items"])
+            cursor = {"cursor": page["next_cursor"]}
+        assert (found, cursor) == (expected, {"cursor": None})
+
+
+async def test_a_site_with_too_many_listings_is_not_sorted(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    await two_sites()
+    monkeypatch.setattr(urls, "MAX_SORTED_URLS", 1)
+    response = await client.get(f"{SITE}/urls", params={"sort": "url"})
+    assert (response.status_code, response.json()["code"]) == (422, "too_many_to_sort")
+    assert "more than 100,000 listings cannot be sorted" in response.json()["detail"]
+    assert (await client.get(f"{SITE}/urls")).status_code == 200
 
 
 async def test_the_urls_of_one_document_are_its_own(client: httpx.AsyncClient):
@@ -280,7 +315,7 @@ async def test_the_filters_of_urls_are_parameters(
 
 
 @pytest.mark.parametrize(
-    "query", [{"has": "pictures"}, {"lastmod_from": "yesterday"}, {"prefix": ""}, {"sort": "url"}]
+    "query", [{"has": "pictures"}, {"lastmod_from": "yesterday"}, {"prefix": ""}, {"sort": "size"}]
 )
 async def test_a_filter_that_does_not_exist_is_refused(
     client: httpx.AsyncClient, query: dict[str, str]

@@ -190,6 +190,29 @@ async def test_a_user_has_four_exports_and_expensive_reads_at_a_time(database: D
 
 
 @pytest.mark.usefixtures("no_wait")
+@pytest.mark.parametrize(
+    "path", [f"{SITE}/urls?sort=url", "/domains/example.com?tab=urls&sort=url"]
+)
+async def test_only_the_sorting_of_many_listings_is_an_expensive_read(
+    database: Database, path: str, monkeypatch: pytest.MonkeyPatch
+):
+    app = application(database)
+    ann = await make_key(Scope.READ)
+    await add_site(urls=3)
+    async with running_exports(app, 4, "ann"):
+        assert await status(app, path, ann) == 200
+        monkeypatch.setattr(limits, "MAX_SORTED_AT_ONCE", 3)
+        assert await status(app, path, ann) == 200
+        monkeypatch.setattr(limits, "MAX_SORTED_AT_ONCE", 2)
+        assert await status(app, path, ann) == 429
+        # What is not sorted costs nothing.
+        monkeypatch.setattr(limits, "MAX_SORTED_URLS", 2)
+        assert await status(app, path, ann) == 200
+    monkeypatch.undo()
+    assert await status(app, path, ann) == 200
+
+
+@pytest.mark.usefixtures("no_wait")
 async def test_all_users_together_have_sixteen_exports_at_a_time(database: Database):
     app = application(database)
     keys = [await make_key(Scope.READ, user=name) for name in "abcde"]

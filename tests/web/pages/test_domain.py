@@ -9,6 +9,7 @@ import httpx
 import pytest
 from sqlalchemy import insert
 
+from siteatlas.catalog import url_lists
 from siteatlas.catalog.problems import FoundProblem, record_problems
 from siteatlas.processor.entries import section_of
 from siteatlas.storage.models import (
@@ -23,7 +24,7 @@ from siteatlas.storage.session import AsyncSession
 from tests.fixtures.changes import add_published_scan
 from tests.fixtures.database import transaction
 from tests.fixtures.pipeline import index, rows_of, scan_server, urlset
-from tests.fixtures.records import add_candidate, add_domain, add_sitemap
+from tests.fixtures.records import add_candidate, add_domain, add_sitemap, add_urls
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.web_pages import WebPage
 
@@ -297,3 +298,68 @@ async def test_a_site_without_robots_txt_has_no_policy_yet(client: httpx.AsyncCl
     await add_robots_files()
     page = WebPage(await client.get("/domains/example.com?tab=policy"))
     assert "No robots.txt is stored yet" in page.words()
+
+
+async def add_dated_urls(count: int) -> None:
+    """As many URLs, by number, each a day older than the one before; the first has no date."""
+    async with transaction() as session:
+        sitemap = await add_sitemap(session, await add_domain(session))
+        for number in range(count):
+            row = [(number, f"https://example.com/{number:03}")]
+            lastmod = datetime(2026, 3, 1, tzinfo=UTC) - timedelta(days=number) if number else None
+            await add_urls(session, sitemap.id, row, lastmod=lastmod)
+
+
+def names_of(page: WebPage) -> list[str]:
+    """The last parts of the URLs on a page."""
+    cells = page.find("//tbody/tr/td[1]")
+    return [cell.text_content().strip().rsplit("/", 1)[-1] for cell in cells]
+
+
+async def test_the_heads_of_urls_sort_and_then_turn_the_order(client: httpx.AsyncClient):
+    await add_dated_urls(4)
+    page = WebPage(await client.get("/domains/example.com?tab=urls&contains=example&state=all"))
+    assert page.find("//th[@aria-sort]") == []
+    for head, direction, expected in (
+        ("URL", "ascending", ["000", "001", "002", "003"]),
+        ("URL", "descending", ["003", "002", "001", "000"]),
+        ("Lastmod", "descending", ["001", "002", "003", "000"]),
+        ("Lastmod", "ascending", ["003", "002", "001", "000"]),
+    ):
+        (href,) = page.find(f"//th/a[starts-with(., '{head}')]/@href")
+        assert "contains=example" in href
+        assert "state=all" in href
+        page = WebPage(await client.get(href))
+        assert names_of(page) == expected
+        assert page.find("//th[@aria-sort]/@aria-sort") == [direction]
+
+
+async def test_the_order_of_urls_stays_with_the_next_page_and_a_filter(client: httpx.AsyncClient):
+    await add_dated_urls(52)
+    page = WebPage(await client.get("/domains/example.com?tab=urls&sort=-lastmod"))
+    (href,) = page.find("//a[@rel='next']/@href")
+    assert names_of(WebPage(await client.get(href))) == ["051", "000"]
+    assert page.find("//form[@method='get']//input[@name='sort']/@value") == ["-lastmod"]
+    assert any("sort=-lastmod" in href for href in page.find("//a[contains(., 'API')]/@href"))
+
+
+async def test_more_listings_than_can_be_sorted_are_shown_in_stored_order(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    await add_dated_urls(52)
+    monkeypatch.setattr(url_lists, "MAX_SORTED_URLS", 51)
+    page = WebPage(await client.get("/domains/example.com?tab=urls&sort=-url"))
+    assert "listings are not sorted: shown in stored order" in page.words()
+    assert page.find("//th[@aria-sort]") == []
+    assert names_of(page)[:2] == ["000", "001"]
+    (href,) = page.find("//a[@rel='next']/@href")
+    page = WebPage(await client.get(href))
+    assert names_of(page) == ["050", "051"]
+    assert "shown in stored order" in page.words()
+
+
+async def test_an_order_that_does_not_exist_is_ignored(client: httpx.AsyncClient):
+    await add_dated_urls(2)
+    page = WebPage(await client.get("/domains/example.com?tab=urls&sort=size"))
+    assert names_of(page) == ["000", "001"]
+    assert "stored order" not in page.words()

@@ -100,13 +100,14 @@ async def get_domain_sitemaps(
 async def get_domain_urls(
     domain: DomainName, query: Annotated[DomainUrlsQuery, Query()], session: ReadSession
 ) -> UrlPage:
-    """The stored URLs of a site, sitemap by sitemap, now or as they were."""
+    """The stored URLs of a site, sitemap by sitemap or sorted, now or as they were."""
     site = await find_domain_view(session, domain)
     return await list_domain_urls(
         session,
         site.id,
         query.wanted,
         at=query.moment,
+        sort=query.sort,
         **query.page,
     )
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from siteatlas.api.schemas.base import LOWERED, NO_NUL, Moment, QueryShape, TagFilter, list_pattern
 from siteatlas.api.schemas.changes import KindsFilter
-from siteatlas.catalog.url_lists import ListingState, PointInTime, UrlExtra, UrlFilter
+from siteatlas.catalog.url_lists import URL_SORTS, ListingState, PointInTime, UrlExtra, UrlFilter
 from siteatlas.catalog.views import MAX_ADDRESS_CHARS, MAX_BIGINT
 from siteatlas.errors import InputError
 from siteatlas.export.encoding import ChangeColumns, Exported, ExportFormat
@@ -109,7 +109,15 @@ class PastMoment(BaseModel):
 
 
 class DomainUrlsQuery(PastMoment, UrlsQuery):
-    """Which URLs of a site to list, and when."""
+    """Which URLs of a site to list, when, and in which order."""
+
+    sort: str | None = Field(
+        None,
+        max_length=16,
+        pattern=URL_SORTS,
+        description="With a minus sign, the last or the latest first; without `lastmod` at the "
+        "end. More than 20,000 listings are an expensive read, more than 100,000 are not sorted.",
+    )
 
 
 class ExportQuery(PastMoment, UrlFilters, KindsFilter):

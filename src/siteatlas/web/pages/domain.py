@@ -6,6 +6,7 @@ Each tab is the same page with another value of `tab`, so that every view has an
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -54,10 +55,13 @@ from siteatlas.catalog.scans import (
 from siteatlas.catalog.sections import domain_sections
 from siteatlas.catalog.sitemaps import TreeNode, tree_children, tree_roots
 from siteatlas.catalog.url_lists import (
+    MAX_SORTED_URLS,
+    URL_SORTS,
     ListingState,
     UrlFilter,
     list_domain_urls,
 )
+from siteatlas.errors import TooManyToSort
 from siteatlas.net.address import parse_site
 from siteatlas.net.gate import OriginHeaders, read_header_lines
 from siteatlas.queue.fence import ACTIVE_STATUSES
@@ -69,7 +73,7 @@ from siteatlas.web.context import Context, Form, ReadSession, Services, csv_file
 from siteatlas.web.pages.changes import publications
 from siteatlas.web.pages.domains import REMOVE, change_site, scan_again, scan_mark
 from siteatlas.web.pages.url import url_trends
-from siteatlas.web.templating import explain, next_href, redirect, render
+from siteatlas.web.templating import explain, next_href, redirect, render, sort_links
 
 ROWS = 50
 SUMMARY_DAYS = 90
@@ -182,20 +186,24 @@ async def _urls(session: AsyncSession, site: DomainView, request: Request) -> di
     asked = request.query_params
     contains, state = asked.get("contains", "").strip(), asked.get("state", "listed")
     wanted = ListingState(state) if state in set(ListingState) else ListingState.LISTED
-    page = await list_domain_urls(
-        session,
-        site.id,
-        UrlFilter(contains or None, wanted),
-        limit=ROWS,
-        cursor=asked.get("cursor"),
-    )
+    sort = order = asked["sort"] if re.fullmatch(URL_SORTS, asked.get("sort", "")) else ""
+    shown = (site.id, UrlFilter(contains or None, wanted))
+    read = partial(list_domain_urls, session, *shown, limit=ROWS, cursor=asked.get("cursor"))
+    try:
+        page = await read(sort=sort or None)
+    except TooManyToSort:
+        page, order = await read(), ""
     kept = {"tab": "urls", "contains": contains, "state": wanted.value}
     return {
         "page": page,
+        "sort": sort,
+        "order": order,
+        "max_sorted": MAX_SORTED_URLS,
+        "heads": sort_links(f"/domains/{site.domain}", kept, order, ("url", "-lastmod")),
         "contains": contains,
         "state": wanted.value,
         "states": list(ListingState),
-        "next_href": _next_href(site, kept, page.next_cursor),
+        "next_href": _next_href(site, kept | {"sort": sort}, page.next_cursor),
     }
 
 
