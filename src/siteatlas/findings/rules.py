@@ -37,7 +37,7 @@ class Rule:
     """One rule. `needs`: document, site, history, robots, clock or pages.
 
     `covers` are the codes of problems and errors that it stands for. `lint` is False for a rule
-    that documents, sites and robots.txt are not enough for.
+    by which `siteatlas lint` does not judge.
     """
 
     code: str
