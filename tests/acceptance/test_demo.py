@@ -91,7 +91,7 @@ def test_a_second_demo_has_sites_and_data_of_its_own(fresh_machine: Machine):
         second = fresh_machine.run("demo", "--exit")
         sites = service.request_json("/api/v3/domains")["items"]
     assert second.returncode == 0, second.stderr
-    assert "is taken, perhaps by another demo" in second.stderr
+    assert "is in use, perhaps by another demo" in second.stderr
     assert "known from before" not in second.stderr
     names = {site["domain"] for site in sites}
     assert len(names) == 7

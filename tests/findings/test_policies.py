@@ -168,9 +168,9 @@ def test_signals_belong_to_the_agents_named_before_them():
     [
         ("Content-Signal: ai_train=no", "“ai_train” is not a known signal."),
         ("Content-Signal: search=maybe", "“search=maybe”: the value must be yes or no."),
-        ("Content-Signal: search", "“search” is not a name with a value."),
+        ("Content-Signal: search", "“search” is not of the form name=value."),
         ("Content-Usage: train-ai=no", "“train-ai=no”: the value must be y or n."),
-        ("Content-Signal:", "It is empty."),
+        ("Content-Signal:", "A value is empty."),
     ],
 )
 def test_what_cannot_be_read_of_a_signal_is_named(line: str, fault: str):
@@ -187,7 +187,9 @@ def test_no_more_values_of_a_line_are_read_than_anybody_needs():
 
 def test_a_signal_before_all_agents_is_for_nobody():
     (found,) = usages("Content-Signal: search=yes", "User-agent: *")
-    assert found.invalid == ["It stands before the first User-agent line, so it is for no agent."]
+    assert found.invalid == [
+        "It stands before the first User-agent line, so it applies to no agent."
+    ]
 
 
 def test_signals_that_say_the_opposite_contradict_each_other():
@@ -204,7 +206,7 @@ def test_signals_that_say_the_opposite_contradict_each_other():
 def test_a_signal_contradicts_rules_that_let_nothing_be_fetched():
     lines = ["User-agent: GPTBot", "Content-Signal: ai-train=yes, search=no", "Disallow: /"]
     assert usages(*lines)[0].contradicts == [
-        "ai-train=yes, but line 3 lets nothing be fetched for it."
+        "ai-train=yes, but line 3 lets the agent fetch nothing."
     ]
     assert usages(*lines, "Allow: /open/")[0].contradicts == []
     others = ["User-agent: *", lines[1], "Disallow: /a", "User-agent: B", lines[2]]

@@ -139,7 +139,7 @@ def test_a_bar_beside_which_the_others_would_be_invisible_is_cut():
     bars = [PeriodBar(f"{day} Mar", 36 + day, 0) for day in range(1, 7)]
     figure = etree.fromstring(str(change_bars([*bars, PeriodBar("7 Mar", 900, 5)], label="C")))
     assert len(find(figure, ".//rect[@class='cut']")) == 1
-    assert find(figure, "contains(., 'A bar with a break is longer.')")
+    assert find(figure, "contains(., 'A bar with a break is longer than shown.')")
     heights = [place(bar, "height") for bar in find(figure, ".//rect[@class='added']")]
     assert min(heights) > max(heights) / 2
     assert words(figure, "tip")[-1] == "7 Mar: 900 added, 5 removed"

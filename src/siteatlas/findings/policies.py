@@ -34,7 +34,7 @@ OPENED, CLOSED = "robots-opened", "robots-closed"
 MAX_LINE_CHARS = 300
 # Of the agents that a Content-Signal line is for; the rest of thousands says nothing more.
 MAX_NAMES = 100
-# Of such a line; there are less than ten that anybody has defined.
+# Of such a line; fewer than ten have been defined by anybody.
 MAX_VALUES = 20
 # Rules that only one of two texts has; a text in which more differ was replaced as a whole.
 MAX_COMPARED_RULES = 1_000
@@ -165,7 +165,7 @@ class Policy:
         path, value = _split_path(line)
         values, invalid = _read_values(line.key, value)
         if not agents:
-            invalid.append("It stands before the first User-agent line, so it is for no agent.")
+            invalid.append("It stands before the first User-agent line, so it applies to no agent.")
         contradicts = dict.fromkeys(self._contradictions(line, agents, path or "", values, said))
         first = {name: given[0] for name, given in values.items()}
         text = self.line(line.line)
@@ -189,7 +189,7 @@ class Policy:
                         yield f"{name}={answer} contradicts {use}={before} in line {where}."
                 barred = (self._bars(agent, path or "/") for agent in agents if meant == "yes")
                 if rule := next(filter(None, barred), None):
-                    yield f"{name}={answer}, but line {rule.line} lets nothing be fetched for it."
+                    yield f"{name}={answer}, but line {rule.line} lets the agent fetch nothing."
 
     def _bars(self, agent: str, path: str) -> Rule | None:
         """The rule that closes a path to an agent with everything below it."""
@@ -214,7 +214,7 @@ class _Group:
             wanted = (pattern for pattern, answer in self.content if answer is allow)
             self._texts[allow] = sorted(map(comparable, wanted))
         head, texts = comparable_path(path), self._texts[allow]
-        # Comparable text is ASCII, so this sorts behind all that begins with the path.
+        # Comparable text is ASCII, so this sorts after all that begins with the path.
         return bisect_left(texts, head + "\x7f") - bisect_right(texts, head)
 
 
@@ -247,7 +247,7 @@ def _read_values(key: str, value: str) -> tuple[dict[str, list[str]], list[str]]
         known = ("y", "n") if key == "content-usage" else _SIGNALS.get(match[1]) if match else None
         if match is None:
             invalid.append(
-                f"{_quoted(item)} is not a name with a value." if item else "It is empty."
+                f"{_quoted(item)} is not of the form name=value." if item else "A value is empty."
             )
         elif known is None:
             invalid.append(f"{_quoted(match[1])} is not a known signal.")

@@ -232,7 +232,11 @@ def _columns(
             names.append((x + step / 2, column.name))
     notes = [
         *([] if all(column.bars for column in drawn) else [_NO_SCAN]),
-        *([] if usual == values else [Markup("<span>A bar with a break is longer.</span>")]),
+        *(
+            []
+            if usual == values
+            else [Markup("<span>A bar with a break is longer than shown.</span>")]
+        ),
     ]
     rows = ((column.name, *column.cells) for column in drawn)
     return _figure(

@@ -279,7 +279,7 @@ async def test_faults_of_content_signals_are_shown_with_their_line(client: httpx
     page = WebPage(await client.get("/domains/example.com?tab=policy"))
     words = page.words("//section[@aria-labelledby='usage-title']")
     assert "“x” is not a known signal." in words
-    assert "ai-train=yes, but line 3 lets nothing be fetched for it." in words
+    assert "ai-train=yes, but line 3 lets the agent fetch nothing." in words
 
 
 async def test_the_history_of_robots_txt_names_whom_a_version_shut_out(client: httpx.AsyncClient):

@@ -126,10 +126,10 @@ async def test_what_is_new_since_the_last_visit_stands_beside_the_time_before(
     page = await overview(client)
     assert "New since your last visit, 3 days ago" in page.words("//h2")
     assert figures(page) == [
-        "Added +2 −3 against 5 in the same time before",
-        "Removed −3 +3 against 0 in the same time before",
-        "Changed 0 −1 against 1 in the same time before",
-        "Other 0 ±0 against 0 in the same time before",
+        "Added +2 −3 against 5 in the same period before",
+        "Removed −3 +3 against 0 in the same period before",
+        "Changed 0 −1 against 1 in the same period before",
+        "Other 0 ±0 against 0 in the same period before",
     ]
     assert len(page.find("//li[starts-with(@id, 'scan-')]")) == 1
     assert "3 days ago" in (await overview(client)).words("//h2"), "the same visit"

@@ -67,7 +67,7 @@ async def test_the_trail_is_filtered_by_user_as_on_the_command_line(client: http
     assert filtered.find(ACTIONS) == ["two"]
     assert filtered.find("//input[@name='user']/@value") == ["a&b"]
     nobody = await page_at(client, "/audit?user=nobody")
-    assert "No event of this user." in nobody.words()
+    assert "No record of this user." in nobody.words()
     assert nobody.find("//main//a[@href='/audit']")
 
 

@@ -96,7 +96,7 @@ async def test_a_text_that_no_site_has_leads_to_the_urls_of_all_sites(client: ht
         "https://three.example/NEW-POST-81",
     ]
     assert page.find("//input[@id='search']/@value") == ["new-post-8"]
-    assert "2 URLs found among 3 listings." in page.words()
+    assert "2 URLs found among 3 stored URLs." in page.words()
     (call,) = page.find("//main//a[.='API call']/@href")
     answer = (await client.get(call)).json()
     assert [item["domain"] for item in answer["items"]] == ["one.example"]
@@ -110,7 +110,7 @@ async def test_a_search_ends_at_its_bound_and_goes_on_from_there(
     monkeypatch.setattr(url, "MAX_SEARCHED", 2)
     await add_listings(one="/a", two="/b", three="/found")
     page = WebPage(await client.get("/urls?contains=found"))
-    assert "None of the 2 listings searched so far contains this." in page.words()
+    assert "None of the 2 URLs searched so far contains this." in page.words()
     (following,) = page.find("//a[@rel='next']/@href")
     page = WebPage(await client.get(following))
     assert page.find("//td[@class='url']/a/@title") == ["https://three.example/found"]

@@ -54,8 +54,8 @@ RESPONSE_SECONDS = 30
 # Between the scans of the history; after more than a week, charts show a gap.
 DAYS_BETWEEN = (2, 1, 3, 2, 2, 9, 1, 2, 3, 1, 2, 2, 8, 2, 1, 3, 2, 2, 1, 2, 3, 3, 3)
 NOTICE = (
-    f"A demo: its sites are on this machine. What is older than its first start was made then, up "
-    f"to {sum(DAYS_BETWEEN)} days: real scans of sites that changed, with earlier dates."
+    f"This is a demo; its sites are on this machine. Its history of {sum(DAYS_BETWEEN)} days was "
+    "made at the first start: real scans of changing sites, with earlier dates."
 )
 CHANGING_SCAN_SECONDS = 10.0
 SLOW_SCAN_SECONDS = 2.0
@@ -107,9 +107,9 @@ def demo(
 ) -> None:
     """Run the whole service on this machine, scan small demo sites and show the results.
 
-    The demo uses its own data directory, and so does a second one that runs at the same time, whose
-    sites have another port. With --exit, the exit code is 1 if a result is unexpected, and there
-    are no changing sites.
+    The demo uses its own data directory. A second demo at the same time has another port for its
+    sites, and another data directory. With --exit, the exit code is 1 if a result is unexpected,
+    and there are no changing sites.
     """
     settings = prepare(log_level="error", host="127.0.0.1", port=port)
     living = LivingSites() if changing and not leave else None
@@ -154,7 +154,9 @@ async def _demo(
     async with DemoServer(plans, PORTS) as server:
         own = demo_settings(settings, server)
         if server.port != USUAL_PORT:
-            print_message(f"Port {USUAL_PORT} is taken, perhaps by another demo: this one is new.")
+            print_message(
+                f"Port {USUAL_PORT} is in use, perhaps by another demo; this one has its own data."
+            )
         ready = asyncio.Event()
         service = Service(own)
         address = base_url(listener)
@@ -189,7 +191,7 @@ async def _tour(
         if known:
             print_message(f"{len(known)} sites known from before.")
         if living is not None and sites[len(PLANS)].host_port not in known:
-            print_message(f"Making a past of {sum(DAYS_BETWEEN)} days")
+            print_message(f"Making a history of {sum(DAYS_BETWEEN)} days")
             await living.make_history(Tour(client), sites)
         if not leave:
             print_message(f"Dashboard: {address}/")

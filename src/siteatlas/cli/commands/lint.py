@@ -59,10 +59,11 @@ def lint(
         ),
     ] = None,
     select: Annotated[
-        str | None, typer.Option(metavar="CODES", help="Judge by these rules only: CODE,CODE.")
+        str | None,
+        typer.Option(metavar="CODES", help="Judge only by these rules, separated by commas."),
     ] = None,
     ignore: Annotated[
-        str | None, typer.Option(metavar="CODES", help="Leave out these rules: CODE,CODE.")
+        str | None, typer.Option(metavar="CODES", help="Ignore these rules, separated by commas.")
     ] = None,
     min_severity: Annotated[
         MinSeverity | None,
@@ -73,16 +74,18 @@ def lint(
         typer.Option(help="Exit with 1 from this severity on.  [default: error]"),
     ] = None,
     baseline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Leave out what FILE accepts.")
+        Path | None, typer.Option(metavar="FILE", help="Leave out the findings that FILE accepts.")
     ] = None,
     write_baseline_to: Annotated[
         Path | None,
-        typer.Option("--write-baseline", metavar="FILE", help="Accept all findings in FILE."),
+        typer.Option(
+            "--write-baseline", metavar="FILE", help="Write FILE, which accepts all findings."
+        ),
     ] = None,
     sarif_root: Annotated[
         str,
         typer.Option(
-            metavar="DIR", help="Where the files of a site are in the repository, for SARIF."
+            metavar="DIR", help="Folder of the repository with the files of a site, for SARIF."
         ),
     ] = "",
     github_summary: Annotated[
@@ -107,7 +110,7 @@ def lint(
         typer.Option(metavar="HOST[:PORT]", help="Allow this host, even if it is private."),
     ] = None,
 ) -> None:
-    """Judge sitemaps by the rules; exit with 1 if they break one.
+    """Judge sitemaps and robots.txt by the rules; exit with 1 after an error.
 
     Example: siteatlas lint public/ --format github --format sarif=lint.sarif
     """
@@ -130,7 +133,7 @@ def lint(
         elif choice.baseline is not None:
             findings, gone = without_baseline(findings, choice.baseline)
             for text in gone:
-                print_message(f"No longer found, but in the baseline: {text}")
+                print_message(f"In the baseline, but no longer found: {text}")
         report = LintReport(linted, findings, sarif_root, targets)
         for form, file in formats:
             _write(file, encoded(form, report))
@@ -155,7 +158,9 @@ def _say_end(report: LintReport) -> None:
     for document, reason in report.linted.unread:
         print_warning(f"Not read: {document}: {reason}")
     if report.linted.is_sampled:
-        print_message("There are more URLs than can be compared; some rules judged a part of them.")
+        print_message(
+            "There are more URLs than can be compared; some rules judged only part of them."
+        )
     print_message(summary_of(report))
 
 

@@ -239,10 +239,10 @@ def policy(
     ] = None,
     *,
     agent: Annotated[
-        str | None, typer.Option(help="Only this agent, and the lines that decide.")
+        str | None, typer.Option(help="Show only this agent, with the lines that decide.")
     ] = None,
     path: Annotated[
-        str | None, typer.Option(help="Only this path or URL, and the lines that decide.")
+        str | None, typer.Option(help="Show only this path or URL, with the lines that decide.")
     ] = None,
     file: Annotated[
         typer.FileBinaryRead | None,
@@ -250,7 +250,7 @@ def policy(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print which agents may fetch which sections of SITE, by its robots.txt as last read.
+    """Print which agents may fetch what of SITE, according to its robots.txt as last read.
 
     Example: siteatlas policy example.com --agent GPTBot --path /blog/
     """
