@@ -195,3 +195,11 @@ async def test_a_file_with_a_filter_takes_one_place_among_the_exports(database: 
     async with client_with(app, await make_key(Scope.READ)) as reader:
         answer = await reader.get("/domains?q=a&format=csv")
     assert answer.status_code == 200
+
+
+async def test_the_enter_key_in_the_field_for_tags_adds_them(client: httpx.AsyncClient):
+    await add_sites(a="")
+    page = await opened(client, "/domains")
+    buttons = page.find("//form[@method='post'][@action='/domains']//button/@value")
+    assert buttons[0] == "tag"
+    assert "scan" in buttons
