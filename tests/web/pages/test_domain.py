@@ -132,11 +132,13 @@ async def test_the_summary_shows_what_the_last_scan_changed(client: httpx.AsyncC
     assert len(page.find("//ul[@class='diff']/li")) == 5
     rows = page.find("//section[@aria-labelledby='sections-title']//tbody/tr")
     changes = {
-        row.findtext(".//a"): "".join(row.xpath("td[5]//span[@title]/text()")) for row in rows
+        row.xpath("string(td[1])"): "".join(row.xpath("td[5]//span[@title]/text()")) for row in rows
     }
     stored = {section: await section_changes(section) for section in changes}
     assert changes == stored
     assert changes["/shop/"] == "+2−2"
+    assert [row.findtext(".//a") for row in rows if row.xpath("string(td[1])") == "/"] == [None]
+    assert "contains=%2Fshop%2F" in "".join(rows[0].xpath("td[1]/a/@href"))
 
 
 async def section_changes(section: str | None) -> str:
