@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
+from sqlalchemy import select
 
 from siteatlas.catalog import newest_changes as newest_numbers
+from siteatlas.storage.models import Domain
 from tests.fixtures.changes import add_changes, add_event, add_published_scan
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain, add_sitemap
@@ -109,6 +111,11 @@ async def add_two_scans() -> None:
             await add_changes(session, scan, sitemap, [1], "removed", not_after=when)
 
 
+def chips_of(page: WebPage) -> str:
+    """The groups of changes with their counts."""
+    return " ".join(page.words("//nav[@aria-label='Kinds of changes']").split())
+
+
 def shown_urls(page: WebPage) -> list[str]:
     """The signs and the URLs of the list."""
     lines = page.find(f"{LIST}//ul[@class='diff']/li")
@@ -133,7 +140,13 @@ async def test_a_period_has_totals_its_first_urls_and_a_file(client: httpx.Async
     assert len(shown_urls(month)) == 2
     assert "Removed 2" in " ".join(month.words(f"{CHIPS}[@aria-current]").split())
     (file,) = month.find("//a[.='CSV']/@href")
-    rows = list(csv.DictReader((await client.get(file)).text.splitlines()))
+    answer = await client.get(file)
+    today = datetime.now(UTC).date()
+    days = f"{today - timedelta(days=29)}-to-{today}"
+    site = "example.com" if "example.com" in base else "all-sites"
+    named = f'attachment; filename="{site}-changes-{days}.csv"'
+    assert answer.headers["content-disposition"] == named
+    rows = list(csv.DictReader(answer.text.splitlines()))
     assert [(row["kind"], row["url"]) for row in rows] == [("removed", "https://example.com/1")] * 2
 
 
@@ -142,14 +155,26 @@ async def test_the_address_of_the_page_is_its_whole_state(client: httpx.AsyncCli
     page = WebPage(await client.get("/changes?period=yesterday&kinds=added"))
     (fixed,) = page.find("//a[.='Link to these days']/@href")
     assert "kinds=added" in fixed
+    async with transaction() as session:
+        domain = (await session.scalars(select(Domain))).one()
+        later = {"finished_at": datetime.now(UTC), "change_counts": {"added": 5}}
+        await add_published_scan(session, domain, **later)
+    assert "Added 17" in chips_of(WebPage(await client.get("/changes?period=yesterday")))
     shared = WebPage(await client.get(fixed))
     assert shown_urls(shared) == shown_urls(page)
     assert len(shown_urls(page)) == 10
+    assert shared.find(f"{LIST}/ul/li/@id") == ["seq-2"]
+    assert "Added 12" in chips_of(shared)
+    days = WebPage(await client.get(fixed.replace("until=2", "until=x")))
+    assert "Added 17" in chips_of(days)
+    (taken_out,) = shared.find(f"{CHIPS}[starts-with(., 'Added')]/@href")
+    assert "until=2" in taken_out
+    assert shared.find("//a[.='CSV']/@href")[0].count("until=2") == 1
     assert shared.find("//nav[@aria-label='Period']/a[@aria-current]") == []
     today = datetime.now(UTC).date().isoformat()
     assert shared.find("//input[@name='to']/@value") == [today]
     last = WebPage(await client.get("/domains/example.com?tab=changes&period=last"))
-    assert last.find(f"{LIST}/ul/li/@id") == ["seq-2"]
+    assert last.find(f"{LIST}/ul/li/@id") == ["seq-3"]
     earlier = WebPage(await client.get("/changes?to=2020-01-31"))
     assert "No scan was published in this period" in earlier.words(LIST)
 
@@ -175,7 +200,9 @@ async def test_one_scan_is_shown_by_group_with_totals_and_a_file(client: httpx.A
     assert "Added 12" in " ".join(page.words("//nav[@aria-label='Kinds of changes']").split())
     assert len(page.find("//ul[@class='diff']/li")) == 1
     (file,) = page.find("//a[.='CSV']/@href")
-    assert len((await client.get(file)).text.splitlines()) == 2
+    answer = await client.get(file)
+    assert len(answer.text.splitlines()) == 2
+    assert answer.headers["content-disposition"] == 'attachment; filename="changes-2.csv"'
 
 
 async def test_an_open_page_asks_for_the_newest_number_only(client: httpx.AsyncClient):

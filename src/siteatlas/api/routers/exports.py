@@ -116,7 +116,8 @@ async def export_all(
 ) -> Response:
     """All matching rows in one response that is produced while it is sent."""
     wanted = _export_request(query, None, query.wanted_tag)
-    return await _export_response(request, permit, session, wanted, "all-sites")
+    name = query.name or f"all-sites-{query.what.value}"
+    return await _export_response(request, permit, session, wanted, name)
 
 
 @router.get(
@@ -135,7 +136,7 @@ async def export_domain(
 ) -> Response:
     """All matching rows in one response that is produced while it is sent."""
     site = await find_domain_view(session, domain)
-    name = site.domain.replace(":", "-")
+    name = query.name or f"{site.domain.replace(':', '-')}-{query.what.value}"
     return await _export_response(request, permit, session, _export_request(query, site.id), name)
 
 
@@ -166,7 +167,7 @@ async def _export_response(
 ) -> Response:
     """The response that streams an export; a connection that is cut has no last chunk."""
     export = await begin_export(session, wanted)
-    file = f"{name}-{wanted.what.value}.{wanted.format.value}"
+    file = f"{name}.{wanted.format.value}"
     headers = {
         "Content-Disposition": f'attachment; filename="{file}"',
         "Siteatlas-As-Of-Seq": str(export.metadata.as_of_seq),

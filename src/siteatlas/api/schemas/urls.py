@@ -151,6 +151,13 @@ class ExportQuery(PastMoment, UrlFilters, KindsFilter):
         "lastmod_before and lastmod_after; each scan is sorted by kind and URL, one with more than "
         "5,000 changes in several parts.",
     )
+    name: str | None = Field(
+        None,
+        max_length=200,
+        pattern=r"^[A-Za-z0-9._-]+$",
+        description="The name of the file, to which its ending is added. Without it, the site and "
+        "`what`.",
+    )
 
 
 class AllExportQuery(ExportQuery, TagFilter):

@@ -5,7 +5,8 @@ The address is the whole state: a period, groups or kinds of changes, a page.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import groupby
 from operator import attrgetter
@@ -54,11 +55,15 @@ router = APIRouter(include_in_schema=False)
 
 @dataclass(frozen=True, slots=True)
 class ChosenPeriod:
-    """What the address says about time: a name of `PERIODS`, or the days of a form."""
+    """What the address says about time: a name of `PERIODS`, or the days of a form.
+
+    `until` is the last number of a link that shows the same for ever.
+    """
 
     name: str
     first: date | None = None
     last: date | None = None
+    until: int | None = None
 
     @classmethod
     def of(cls, request: Request) -> ChosenPeriod:
@@ -68,7 +73,8 @@ class ChosenPeriod:
         if first or last:
             if first and last and first > last:
                 raise InputError("The first day of a period must not be after its last day.")
-            return cls("days", first, last)
+            until = re.fullmatch(r"[0-9]{1,19}", asked.get("until", ""))
+            return cls("days", first, last, int(until[0]) if until else None)
         name = asked.get("period", USUAL_PERIOD)
         days = PERIODS[name] if name in PERIODS else PERIODS[USUAL_PERIOD]
         today = datetime.now(UTC).date()
@@ -78,13 +84,18 @@ class ChosenPeriod:
     @property
     def state(self) -> dict[str, str]:
         """Its part of the address of the page."""
-        return self.fixed if self.name == "days" else {"period": self.name}
+        return self.fixed(self.until) if self.name == "days" else {"period": self.name}
+
+    def fixed(self, until: int | None) -> dict[str, str]:
+        """The same days in an address that means them for ever, up to a number if one is given."""
+        values = {"from": self.first, "to": self.last, "until": until}
+        return {name: str(value) for name, value in values.items() if value is not None}
 
     @property
-    def fixed(self) -> dict[str, str]:
-        """The same days in an address that means them for ever."""
-        days = {"from": self.first, "to": self.last}
-        return {name: day.isoformat() for name, day in days.items() if day}
+    def words(self) -> str:
+        """Its days for the name of a file, or its name."""
+        days = (day.isoformat() for day in (self.first, self.last) if day)
+        return "-to-".join(days) or self.name
 
     async def numbers(
         self, session: AsyncSession, history: ChangesOverTime, domain_id: UUID | None
@@ -94,7 +105,10 @@ class ChosenPeriod:
             return await last_scan_number(session, domain_id)
         since = _midnight(self.first) if self.first else None
         until = _midnight(self.last) + DAY if self.last and self.name == "days" else None
-        return await history.numbers(session, since, until)
+        found = await history.numbers(session, since, until)
+        if self.until is None:
+            return found
+        return replace(found, until=max(found.after, min(found.until, self.until)))
 
 
 def _day(text: str | None) -> date | None:
@@ -144,11 +158,14 @@ def _group_chips(
     return chips
 
 
-def _as_data(numbers: Numbers, kinds: frozenset[str], site: str | None) -> dict[str, Any]:
+def _as_data(
+    numbers: Numbers, kinds: frozenset[str], site: str | None, name: str
+) -> dict[str, Any]:
     """The addresses of the same changes as a file and as JSON, which has later ones too."""
     base = f"/api/v3/{f'domains/{site}/' if site else ''}"
     kept = {"after": str(numbers.after), "kinds": ",".join(sorted(kinds))}
     of_file = {"what": "changes", "format": "csv", "columns": "short", "until": str(numbers.until)}
+    of_file["name"] = re.sub(r"[^A-Za-z0-9._-]+", "-", name)
     return {
         "csv_href": address(f"{base}export", of_file | kept),
         "api_href": address(f"{base}changes", kept),
@@ -201,7 +218,7 @@ async def show_published(
         seq=seq,
         groups=_group_chips(base, {}, asked, totals),
         max_sorted=MAX_SORTED,
-        **_as_data(numbers, kinds, None),
+        **_as_data(numbers, kinds, None, f"changes-{seq}"),
         next_href=next_href(base, page.next_cursor, filters),
     )
 
@@ -249,8 +266,8 @@ async def publications(
         "base": base,
         "kept": kept,
         "here": f"{base}?{urlencode(state | of_kinds)}",
-        "fixed_href": f"{base}?{urlencode(kept | period.fixed | of_kinds)}",
+        "fixed_href": f"{base}?{urlencode(kept | period.fixed(numbers.until) | of_kinds)}",
         "newest_href": f"/changes/newest?{urlencode(period.state | of_kinds | of_site)}",
-        **_as_data(numbers, kinds, site),
+        **_as_data(numbers, kinds, site, f"{(site or 'all-sites')[:150]}-changes-{period.words}"),
         "next_href": next_href(base, page.next_cursor, state | of_kinds),
     }
