@@ -169,7 +169,7 @@ JSON_BODIES: dict[str, dict[str, Any]] = {
     "POST /api/v3/sitemap/batch/create": {"domains": ["example.com"]},
 }
 FORMS: dict[str, dict[str, str]] = {
-    "POST /domains": {"action": "remove", "domain": "example.com"},
+    "POST /domains": {"action": "remove", "domain": "example.com", "confirmed": "1"},
     "POST /jobs": {"action": "cancel", "status": "pending"},
     "POST /scan": {"sites": "example.com", "watch": "1"},
     "POST /domains/{domain}/settings": {"interval": "1"},

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Dialog, Page, expect
 
 from tests.browser.conftest import WatchedContext
 from tests.fixtures.commands import Machine, Service
@@ -255,12 +255,36 @@ def test_a_selection_lasts_through_live_updates_and_is_acted_on(
     page.wait_for_timeout(200)
     expect(box).to_be_checked()
     page.get_by_placeholder("tags").fill("shop")
-    page.get_by_role("button", name="Tag", exact=True).click()
+    page.get_by_placeholder("tags").press("Enter")
     expect(page.get_by_role("status").first).to_contain_text("1 site tagged.")
     page.get_by_role("navigation", name="Tags").get_by_role("link", name="shop").click()
     expect(page.locator("tbody tr")).to_have_count(1)
     page.get_by_role("link", name="URLs", exact=True).click()
     expect(page.locator("th[aria-sort=descending]")).to_have_text("URLs ▾")
+
+
+def test_a_question_says_how_many_sites_are_selected_and_is_asked_once(
+    window: WatchedContext, waiting: Service
+):
+    page = window.open(waiting.address + "/scan")
+    page.locator("main").get_by_label("Sites, one per line").fill("a.example\nb.example")
+    page.locator("main").get_by_role("button", name="Scan now").click()
+    page.goto(waiting.address + "/domains")
+    questions: list[str] = []
+
+    def dismiss(dialog: Dialog) -> None:
+        questions.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
+    page.get_by_role("checkbox", name="Select a.example").check()
+    page.get_by_role("checkbox", name="Select b.example").check()
+    page.get_by_role("button", name="Remove", exact=True).click()
+    assert questions == ["Remove the selected sites (2) and everything stored about them?"]
+    page.remove_listener("dialog", dismiss)
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Remove", exact=True).click()
+    expect(page.get_by_role("status").first).to_contain_text("2 sites removed.")
 
 
 @pytest.mark.parametrize("javascript", [True, False])
@@ -284,6 +308,11 @@ def test_a_phone_has_a_short_head_and_a_menu(
     expect(menu).to_be_visible()
     menu.get_by_role("link", name="Jobs").click()
     page.wait_for_url("**/jobs")
+    for path in ("/domains", "/jobs"):
+        page.goto(service.address + path)
+        box = page.locator("[data-select-all]").bounding_box()
+        assert box
+        assert box["width"] > 10
     context.close()
 
 

@@ -117,7 +117,7 @@ async def test_selected_sites_are_paused_and_removed(client: httpx.AsyncClient):
     await client.post("/domains", data={**chosen, "action": "pause"})
     assert all(site.paused for site in await rows_of(Domain))
     await client.post("/jobs", data={"status": "pending", "action": "cancel"})
-    await client.post("/domains", data={**chosen, "action": "remove"})
+    await client.post("/domains", data={**chosen, "action": "remove", "confirmed": "1"})
     assert all(site.deleted_at is not None for site in await rows_of(Domain))
 
 

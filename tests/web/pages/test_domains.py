@@ -203,3 +203,44 @@ async def test_the_enter_key_in_the_field_for_tags_adds_them(client: httpx.Async
     buttons = page.find("//form[@method='post'][@action='/domains']//button/@value")
     assert buttons[0] == "tag"
     assert "scan" in buttons
+
+
+async def follow(client: httpx.AsyncClient, page: WebPage) -> httpx.Response:
+    """Press the button of the form that removes sites."""
+    (form,) = page.find("//main//form[.//button[@name='confirmed']]")
+    fields: dict[str, list[str]] = {"confirmed": ["1"]}
+    for field in form.xpath(".//input"):
+        fields.setdefault(field.get("name"), []).append(field.get("value"))
+    return await client.post(form.get("action"), data=fields, headers={"Origin": BASE_URL})
+
+
+async def test_selected_sites_are_removed_after_a_page_that_names_them(client: httpx.AsyncClient):
+    names = [f"s{number:02d}" for number in range(12)]
+    await add_sites(**dict.fromkeys([*names, "kept"], ""))
+    data = {"domain": [f"{name}.example" for name in names], "action": "remove", "sort": "-urls"}
+    asked = await client.post("/domains", data=data, headers={"Origin": BASE_URL})
+    assert asked.status_code == 200
+    page = WebPage(asked)
+    assert "Remove 12 sites?" in page.words("//main")
+    listed = [item.text_content() for item in page.find("//main//section//li")]
+    assert listed == [*(f"{name}.example" for name in names[:10]), "and 2 more"]
+    assert page.find("//a[.='Cancel']/@href") == ["/domains?sort=-urls"]
+    assert not any(site.deleted_at for site in await rows_of(Domain))
+    answer = await follow(client, page)
+    assert "sort=-urls" in answer.headers["location"]
+    left = await opened(client, answer.headers["location"])
+    assert "12 sites removed." in left.words("//main//*[@role='status']")
+    assert left.find(NAMES) == ["kept.example"]
+
+
+async def test_the_settings_of_a_site_ask_before_it_is_removed(client: httpx.AsyncClient):
+    await add_sites(a="")
+    settings = await opened(client, "/domains/a.example?tab=settings")
+    button = "//form[@action='/domains']/button[@name='action'][@value='remove'][@data-confirm]"
+    assert settings.find(f"{button}/../input[@name='domain']/@value") == ["a.example"]
+    data = {"domain": "a.example", "action": "remove"}
+    page = WebPage(await client.post("/domains", data=data, headers={"Origin": BASE_URL}))
+    assert "Remove 1 site?" in page.words("//main")
+    assert page.find("//a[.='Cancel']/@href") == ["/domains/a.example?tab=settings"]
+    assert (await follow(client, page)).status_code == 303
+    assert (await opened(client, "/domains")).find(NAMES) == []

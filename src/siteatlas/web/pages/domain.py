@@ -71,7 +71,7 @@ from siteatlas.storage.models import LastScanStatus, ScanState
 from siteatlas.storage.session import AsyncSession, get_session, retry_when_busy
 from siteatlas.web.context import Context, Form, ReadSession, Services, csv_file, read_form
 from siteatlas.web.pages.changes import publications
-from siteatlas.web.pages.domains import REMOVE, change_site, scan_again, scan_mark
+from siteatlas.web.pages.domains import scan_again, scan_mark
 from siteatlas.web.pages.url import url_trends
 from siteatlas.web.templating import explain, next_href, redirect, render, sort_links
 
@@ -336,10 +336,3 @@ async def save_site_headers(
         given = OriginHeaders(form.value("origin"), headers)
         await set_site_headers(session, found, given, identity.user_id)
     return redirect(f"/domains/{name}?tab=settings&saved=1")
-
-
-@router.post("/domains/{domain}/remove", dependencies=[SCAN])
-async def remove_domain_page(identity: CurrentIdentity, domain: DomainName) -> Response:
-    """Remove a site with everything that is stored of it."""
-    await change_site(parse_site(domain).domain, REMOVE, identity)
-    return redirect("/domains")

@@ -191,7 +191,10 @@ def scan_mark(point: ScanPoint) -> ScanMark:
 async def act_on_domains(
     request: Request, context: Context, identity: CurrentIdentity, limits: CurrentLimits
 ) -> Response:
-    """Do the same with the selected sites; those with which it cannot be done are left alone."""
+    """Do the same with the selected sites; those with which it cannot be done are left alone.
+
+    A removal is confirmed, by the script or on a page that names the sites.
+    """
     form = await read_form(request)
     names, action = form.many("domain")[:1_000], form.value("action")
     if not names:
@@ -201,6 +204,9 @@ async def act_on_domains(
     tags, sites = form.tags(), {parse_site(name).domain for name in names}
     if action in {TAG, UNTAG} and not tags:
         raise InputError("Enter the tags first.")
+    kept = {name: form.value(name) for name in ("state", "q", "tag", "sort") if form.value(name)}
+    if action == REMOVE and not form.is_checked("confirmed"):
+        return render(request, "domains_remove.html", sites=sorted(sites), kept=kept)
     if action == SCAN_NOW:
         async with limits.queue_room.turn(identity) as turn:
             await turn.require(len(sites))
@@ -216,7 +222,6 @@ async def act_on_domains(
     finally:
         context.wake_consumer()
         context.notify_scheduler()
-    kept = {name: form.value(name) for name in ("state", "q", "tag", "sort") if form.value(name)}
     counts = {"done": action, "changed": changed, "left": len(sites) - changed}
     return redirect(f"/domains?{urlencode(kept | counts)}")
 

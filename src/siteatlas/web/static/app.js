@@ -171,8 +171,18 @@
     if (all) for (const box of document.querySelectorAll("input[data-select]")) box.checked = all.checked;
   });
   document.addEventListener("submit", (event) => {
-    const question = event.submitter?.dataset.confirm;
-    if (question && !window.confirm(question)) event.preventDefault();
+    let question = event.submitter?.dataset.confirm;
+    if (!question) return;
+    const form = event.target;
+    if ("counts" in event.submitter.dataset) {
+      const count = form.querySelectorAll("[data-select]:checked").length;
+      if (!count) return; // the server says what is missing
+      question = question.replace("#", count);
+    }
+    if (!window.confirm(question)) { event.preventDefault(); return; }
+    // Without it, the server asks.
+    form.append(Object.assign(document.createElement("input"),
+      { type: "hidden", name: "confirmed", value: "1" }));
   });
   document.addEventListener("change", (event) => {
     if (event.target.matches?.("[data-submit]")) event.target.form?.requestSubmit();
