@@ -115,6 +115,11 @@ async def test_the_selected_sites_are_scanned_now(client: httpx.AsyncClient):
     assert "2 sites queued for a scan, 1 site left unchanged." in message
     queued = {job.result_data["domain"] for job in await rows_of(Job) if job.result_data}
     assert queued == {"a.example", "c.example"}
+    page = await act(client, "scan", "a", "b")
+    message = page.words("//main//*[@role='status']")
+    assert "1 site queued for a scan, 1 already queued or running." in message
+    assert page.find("//main//*[@role='status']/a/@href") == ["/jobs"]
+    assert len(await rows_of(Job)) == 3
 
 
 @pytest.mark.parametrize(

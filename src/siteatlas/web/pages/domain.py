@@ -287,9 +287,9 @@ async def scan_domain_now(
     context: Context, identity: CurrentIdentity, limits: CurrentLimits, domain: DomainName
 ) -> Response:
     """Queue a scan of a site that is known, and show its job."""
-    number = await scan_again(parse_site(domain).domain, context, identity, limits)
+    job = await scan_again(parse_site(domain).domain, context, identity, limits)
     context.wake_consumer()
-    return redirect(f"/jobs/{number}")
+    return redirect(f"/jobs/{job.id}")
 
 
 @router.post("/domains/{domain}/settings", dependencies=[SCAN])

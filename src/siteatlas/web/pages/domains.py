@@ -35,6 +35,7 @@ from siteatlas.catalog.problems import ProblemTotal
 from siteatlas.catalog.scans import ScanPoint, recent_scans
 from siteatlas.errors import AddressError, InputError
 from siteatlas.net.address import parse_site
+from siteatlas.queue.fence import SubmittedJob
 from siteatlas.queue.operator_actions import remove_domain_and_jobs
 from siteatlas.queue.submission import submit_site
 from siteatlas.storage.models import ScanState
@@ -137,10 +138,12 @@ async def show_domains(
     done: str = "",
     changed: Annotated[int | None, Query(ge=0)] = None,
     left: Annotated[int, Query(ge=0)] = 0,
+    joined: Annotated[int, Query(ge=0)] = 0,
 ) -> Response:
     """One page of sites with the strip of their last scans.
 
-    After an action on many sites, it says with how many it was done and how many were left.
+    After an action on many sites, it says with how many it was done and how many were left; of a
+    scan, also how many had one already.
     """
     wanted = DomainState(state) if state in set(DomainState) else None
     kept = {"state": wanted.value if wanted else "", "q": q.strip(), "tag": tag.strip().lower()}
@@ -168,6 +171,8 @@ async def show_domains(
         shows_reason=wanted in {DomainState.ATTENTION, DomainState.FAILING},
         changed=changed,
         left=left,
+        joined=joined,
+        jobs_href="/jobs" if done == SCAN_NOW else None,
         done=ACTIONS.get(done, "changed"),
         next_href=next_href("/domains", page.next_cursor, kept | {"sort": sort}),
     )
@@ -211,9 +216,12 @@ async def act_on_domains(
         async with limits.queue_room.turn(identity) as turn:
             await turn.require(len(sites))
 
+    joined = set[str]()
+
     async def act(site: str) -> None:
         if action == SCAN_NOW:
-            await scan_again(site, context, identity, limits)
+            if (await scan_again(site, context, identity, limits)).deduplicated:
+                joined.add(site)
         else:
             await change_site(site, action, identity, tags)
 
@@ -222,7 +230,8 @@ async def act_on_domains(
     finally:
         context.wake_consumer()
         context.notify_scheduler()
-    counts = {"done": action, "changed": changed, "left": len(sites) - changed}
+    counts = {"done": action, "changed": changed - len(joined), "left": len(sites) - changed}
+    counts |= {"joined": len(joined)} if joined else {}
     return redirect(f"/domains?{urlencode(kept | counts)}")
 
 
@@ -242,18 +251,20 @@ async def change_site(name: str, action: str, identity: Identity, tags: Sequence
             await change_domain(session, found, paused=action == "pause")
 
 
-async def scan_again(name: str, context: Services, identity: Identity, limits: AccessLimits) -> int:
-    """Queue a scan of a site that is known; the number of its job."""
+async def scan_again(
+    name: str, context: Services, identity: Identity, limits: AccessLimits
+) -> SubmittedJob:
+    """Queue a scan of a site that is known, or join the one that it has."""
     async with limits.queue_room.turn(identity) as turn:
         return await _scan(name, context, identity, turn)
 
 
 @retry_when_busy
-async def _scan(name: str, context: Services, identity: Identity, turn: QueueTurn) -> int:
+async def _scan(name: str, context: Services, identity: Identity, turn: QueueTurn) -> SubmittedJob:
     async with get_session() as session, session.begin():
         await turn.reserve(session)
         found = await lock_domain(session, name)
-        job = await submit_site(
+        return await submit_site(
             session,
             parse_site(found.base_url),
             created_by=identity.user_id,
@@ -261,4 +272,3 @@ async def _scan(name: str, context: Services, identity: Identity, turn: QueueTur
             interval_hours=context.settings.scan_interval_hours,
             max_attempts=context.settings.max_attempts,
         )
-        return job.id
