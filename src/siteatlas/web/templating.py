@@ -408,7 +408,8 @@ ADVICE = {
     "header_not_sent": "Enter the headers of the site again, for the origin that it leads to.",
     "rate_limited": "The site asked for a pause; the job continues by itself when it is over.",
     "dns_name_unknown": "Check the spelling of the host.",
-    "truncated": "The transfer ended early. The next scan reads the document again.",
+    "truncated": "If the transfer ended early, the next scan reads the document again. If the file "
+    "itself ends in the middle, have the site generate its sitemap again.",
     "xml_malformed": "The document is read up to the error. Ask the site to correct it.",
     "payment_required": "The site requires payment from automated clients.",
     "timeout": "The site answered too slowly. Try again when it is less busy.",

@@ -17,6 +17,7 @@ from siteatlas.access.limits import FILTERED, READ
 from siteatlas.catalog.change_feed import FIELDS, ChangeView
 from siteatlas.catalog.domains import find_domain_view
 from siteatlas.catalog.paging import Page
+from siteatlas.catalog.problems import ProblemFilter, list_problems
 from siteatlas.catalog.sitemaps import (
     TreeNode,
     find_sitemap,
@@ -150,6 +151,7 @@ async def show_sitemap(
     )
     children = await tree_children(session, sitemap_id, cursor=cursor) if is_index else None
     reads = (await recent_reads(session, [sitemap_id]))[sitemap_id]
+    problems = await list_problems(session, sitemap.domain_id, ProblemFilter(sitemap=sitemap.url))
     return render(
         request,
         "sitemap.html",
@@ -160,6 +162,7 @@ async def show_sitemap(
         children=children,
         trends=await url_trends(session, [children] if children else []),
         reads=reads,
+        problems=problems.items,
         counts=url_counts(reads),
         next_href=next_href(f"/sitemaps/{sitemap_id}", page.next_cursor, {"contains": contains}),
     )
