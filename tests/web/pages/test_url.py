@@ -125,6 +125,13 @@ async def test_a_search_can_be_for_the_sites_with_a_tag(client: httpx.AsyncClien
     assert page.find("//tbody//td[2]/a/text()") == ["two.example"]
 
 
+async def test_a_search_takes_the_name_that_the_list_of_sites_has(client: httpx.AsyncClient):
+    await add_listings(one="/x", two="/y")
+    page = WebPage(await client.get("/urls?q=/y"))
+    assert page.find("//tbody//td[2]/a/text()") == ["two.example"]
+    assert page.find("//input[@name='contains']/@value") == ["/y"]
+
+
 @pytest.mark.parametrize("contains", ["", "nowhere"])
 async def test_a_search_without_result_says_so(client: httpx.AsyncClient, contains: str):
     await add_listings(one="/x")

@@ -102,10 +102,11 @@ async def find_urls(
     request: Request,
     contains: Annotated[str, Query(max_length=500, pattern=NO_NUL)] = "",
     tag: Annotated[str, Query(max_length=MAX_TAG_CHARS, pattern=NO_NUL)] = "",
+    q: Annotated[str, Query(max_length=500, pattern=NO_NUL)] = "",
     cursor: Cursor = None,
 ) -> HTMLResponse:
     """URLs of all sites that contain a text: what is found in a limited time among limited rows."""
-    kept = {"contains": contains.strip(), "tag": tag.strip().lower()}
+    kept = {"contains": contains.strip() or q.strip(), "tag": tag.strip().lower()}
     found, examined, until = list[UrlView](), 0, time.monotonic() + SEARCH_SECONDS
     while kept["contains"]:
         async with get_session() as session, session.begin():
