@@ -143,6 +143,19 @@ def test_a_bar_beside_which_the_others_would_be_invisible_is_cut():
     heights = [place(bar, "height") for bar in find(figure, ".//rect[@class='added']")]
     assert min(heights) > max(heights) / 2
     assert words(figure, "tip")[-1] == "7 Mar: 900 added, 5 removed"
+    assert words(figure, "length") == ["900"]
+    (number,), (cut,) = (find(figure, f".//*[@class='{name}']") for name in ("length", "cut"))
+    assert number.get("text-anchor") == "end"
+    assert place(number, "x") <= place(cut, "x")
+
+
+def test_the_numbers_of_neighbouring_bars_with_a_break_do_not_cover_each_other():
+    usual = [PeriodBar(f"{day} Mar", 30, 2) for day in range(1, 11)]
+    long = [PeriodBar(f"{day} Mar", 900 + day, 4_000) for day in (11, 12)]
+    figure = etree.fromstring(str(change_bars([*usual, *long], label="C")))
+    numbers = find(figure, ".//*[@class='length']")
+    assert words(figure, "length") == ["911", "4\u2009000", "912", "4\u2009000"]
+    assert len({place(number, "y") for number in numbers}) == len(numbers)
 
 
 def test_bars_that_differ_less_are_drawn_in_full():

@@ -212,7 +212,7 @@ def _columns(
     usual = [value for value in values if abs(value) <= limit]
     scale = Scale.around(min(0, *usual, 0), max(0, *usual, 0))
     step, every = 100 / len(columns), -(-len(columns) // MOST_NAMES)
-    parts, names = [], []
+    parts, names, numbers, cut = [], [], list[Markup](), list[tuple[float, bool]]()
     for place, column in enumerate(columns):
         x = place * step
         if column is None:
@@ -227,6 +227,11 @@ def _columns(
         parts.append(
             _mark(column.words, x, step, Markup("").join(bars), is_last=column is drawn[-1])
         )
+        for value in column.bars.values():
+            if not scale.ticks[0] <= value <= scale.ticks[-1]:
+                near = [is_up for at, is_up in cut if at > x - 15].count(value > 0)
+                numbers.append(_number_of_cut(value, x, step, near))
+                cut.append((x, value > 0))
         is_apart = None in columns[max(place - 1, 0) : place + 2]
         if is_apart or (len(columns) - 1 - place) % every == 0:
             names.append((x + step / 2, column.name))
@@ -242,7 +247,7 @@ def _columns(
     return _figure(
         label,
         scale,
-        parts,
+        parts + numbers,
         names,
         Markup(" ").join(notes),
         _table(label, heads, rows),
@@ -264,6 +269,19 @@ def _bar(kind: str, value: int, scale: Scale, x: float, width: float) -> Markup:
     if end == value:
         return bar
     return bar + _rect("cut", x, y + (8 if value > 0 else -11), width, 3)
+
+
+def _number_of_cut(value: int, x: float, step: float, near: int) -> Markup:
+    """The number of a bar with a break, beside it, and below those that are near."""
+    is_left, lower = x > 50, 14 * (near % 6)
+    return Markup(
+        '<text class="length" aria-hidden="true" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>'
+    ).format(
+        x + step * (0.1 if is_left else 0.9),
+        TOP + 12 + lower if value > 0 else BOTTOM - 4 - lower,
+        "end" if is_left else "start",
+        _number(abs(value)),
+    )
 
 
 def line_over_time(points: Sequence[tuple[datetime, int]], *, label: str, head: str) -> Markup:
