@@ -178,7 +178,7 @@ class TooManyTags(InputError):
 
 
 class TooManyToSort(InputError):
-    """A site with more than 100,000 listings cannot be sorted. Leave out `sort`."""
+    """A site with more than 100,000 listings cannot be sorted. Leave out the parameter "sort"."""
 
     code = "too_many_to_sort"
 

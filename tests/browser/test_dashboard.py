@@ -217,7 +217,7 @@ def test_the_keys_are_listed_by_a_key_and_by_a_button_but_not_while_typing(
     places = listed.locator("dt", has_text="g").locator("+ dd").all_inner_texts()
     assert places == page.locator(".rail li a").all_inner_texts()
     listed.get_by_role("button", name="Close").click()
-    field = page.get_by_role("searchbox", name="Site")
+    field = page.get_by_role("searchbox", name="Site", exact=True)
     field.fill("a")
     page.keyboard.type("?gk/x")
     expect(listed).to_be_hidden()
