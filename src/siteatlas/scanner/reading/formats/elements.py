@@ -181,7 +181,6 @@ class ElementStream:
                 elements = self._parse(data, final=final)
             if final or not self._may_go_on:
                 self.__dict__.pop("_parser", None)
-                _collect_trees()
         if self._problem is not None:
             self._tally.note(self._problem)
             self._problem = None
