@@ -27,6 +27,7 @@ from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, Job, Sitemap
 from siteatlas.storage.session import Database, get_background_session
 from siteatlas.storage.startup import open_storage
+from siteatlas.web.pages.domain import TABS
 from siteatlas.web.templating import STATIC
 
 DOMAINS = 10_000
@@ -34,7 +35,6 @@ SCANS_PER_DOMAIN = 20
 RUNS = 7
 GOAL_MS = 200.0
 ASSETS = ("app.css", "app.js", "vendor/htmx/htmx.min.js", "vendor/htmx/hx-sse.min.js")
-TABS = ("summary", "tree", "urls", "changes", "problems", "scans", "robots", "settings")
 # Each domain has been scanned daily; one scan in ten changed something, one in fifty failed.
 FILL = (
     """INSERT INTO domains (domain, base_url, origin, watched, last_scan_at, last_scan_status,

@@ -9,6 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Dialog, Page, expect
 
+from siteatlas.web.pages.domain import TABS
 from tests.browser.conftest import WatchedContext
 from tests.fixtures.commands import Machine, Service
 from tests.fixtures.embedded import data_directory
@@ -29,17 +30,6 @@ PATHS = [
     "/audit",
     "/sessions",
     "/scan",
-]
-TABS = [
-    "summary",
-    "tree",
-    "urls",
-    "changes",
-    "problems",
-    "scans",
-    "robots",
-    "policy",
-    "settings",
 ]
 # Elements that reach beyond the window, unless a parent lets them scroll.
 WIDE_ELEMENTS = """width => [...document.querySelectorAll("body *")]

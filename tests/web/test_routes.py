@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from siteatlas.access.keys import Scope
 from siteatlas.storage.models import Domain, Sitemap
 from siteatlas.storage.session import Database
+from siteatlas.web.pages.domain import TABS
 from tests.fixtures.access import application, client_with, make_key
 from tests.fixtures.pipeline import index, pages, rows_of, scan_server, urlset
 from tests.fixtures.queue import submit
@@ -34,17 +35,6 @@ PAGES = [
     "/scan",
 ]
 NOT_IN_NAVIGATION = {"/scan", "/sessions"}
-TABS = [
-    "summary",
-    "tree",
-    "urls",
-    "changes",
-    "problems",
-    "scans",
-    "robots",
-    "policy",
-    "settings",
-]
 
 
 def shop() -> SiteServer:

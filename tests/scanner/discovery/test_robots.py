@@ -333,6 +333,7 @@ def test_what_a_path_costs_does_not_depend_on_the_number_of_rules():
     for number in range(50):
         hostile.allows(f"/sitemap{number}.xml")
     measured(time.process_time() - started, 0.3)
+    assert hostile.is_truncated
 
 
 def test_robots_txt_cannot_disallow_itself():

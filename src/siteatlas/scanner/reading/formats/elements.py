@@ -247,8 +247,10 @@ class ElementStream:
             self._returned -= sum(not self._is_part(element) for _, element in events)
             if self._returned <= 0:
                 break
+        # A parser and its root refer to each other, and only a few bytes of such a tree are Python
+        # objects: without this, the trees that were dropped here would stay for long.
         del parser
-        _collect_trees()
+        gc.collect(1)
         return start
 
     def _error_of_size(self) -> ScanError | None:
@@ -368,14 +370,6 @@ class ElementStream:
         while (parent := node.getparent()) is not None:
             del parent[: parent.index(node)]
             node = parent
-
-
-def _collect_trees() -> None:
-    """Free the trees of parsers that were just dropped: a parser and its root refer to each other.
-
-    Only a few bytes of such a tree are Python objects, so it would take long to be collected.
-    """
-    gc.collect(1)
 
 
 def name_of_root(root_tag: str) -> str:
