@@ -32,6 +32,7 @@ from siteatlas.storage.models import (
     SitemapLink,
     SitemapScan,
     SitemapUrl,
+    StoredFinding,
     UrlChange,
     WebhookDelivery,
     WebhookEndpoint,
@@ -51,6 +52,7 @@ DOMAINS = table_of(Domain)
 DOMAIN_PROBLEMS = table_of(DomainProblem)
 FEED_EVENTS = table_of(FeedEvent)
 FEED_HEAD = table_of(FeedHead)
+FINDINGS = table_of(StoredFinding)
 JOBS = table_of(Job)
 JOB_ATTEMPTS = table_of(JobAttempt)
 JOB_REQUESTS = table_of(JobRequest)

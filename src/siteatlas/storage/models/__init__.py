@@ -51,6 +51,7 @@ from siteatlas.storage.models.sites import (
     SitemapLink,
     SitemapStatus,
     SitemapUrl,
+    StoredFinding,
 )
 
 __all__ = [
@@ -93,6 +94,7 @@ __all__ = [
     "SitemapScanState",
     "SitemapStatus",
     "SitemapUrl",
+    "StoredFinding",
     "UrlChange",
     "User",
     "WebhookDelivery",

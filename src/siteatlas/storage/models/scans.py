@@ -195,6 +195,8 @@ class FeedEventKind(StrEnum):
     REMOVALS_HELD = "removals_held"
     ROBOTS_CHANGED = "robots_changed"
     ORIGIN_CHANGED = "origin_changed"
+    FINDING_NEW = "finding_new"
+    FINDING_RESOLVED = "finding_resolved"
     SCAN_FAILED = "scan_failed"
     DOMAIN_FORGOTTEN = "domain_forgotten"
 

@@ -41,7 +41,9 @@ class Domain(Base):
 
     The counters are of all that is stored, as of the last published scan; `missing_count` is how
     many of the listed URLs are missing from their sitemaps without proof that they were removed.
-    `baseline_scan_id` is the first complete scan: URL events exist only after it. `next_scan_at`
+    `baseline_scan_id` is the first complete scan: URL events exist only after it. `rules_version`
+    is that of the rules by which it was judged, 0 before there were any; `judge_urls_at` is when
+    all of its URLs are to be judged, see `processor.judgement`. `next_scan_at`
     is set while the site is watched; a paused site keeps it but is not scanned. A deleted site has
     given its name away, see `catalog.domains.tombstone`. `address` is the IP address at which it
     answered last, for IPv6 the /64 network.
@@ -58,6 +60,11 @@ class Domain(Base):
             "ix_domains_deleted_at", "deleted_at", postgresql_where=text("deleted_at IS NOT NULL")
         ),
         Index("ix_domains_tags", "tags", postgresql_using="gin"),
+        Index(
+            "ix_domains_judge_urls_at",
+            "judge_urls_at",
+            postgresql_where=text("judge_urls_at IS NOT NULL"),
+        ),
         Index(
             "ix_domains_removals_held",
             "removals_held_since",
@@ -87,6 +94,8 @@ class Domain(Base):
     baseline_scan_id: Mapped[int | None]
     removals_held_since: Mapped[datetime | None]
     last_published_seq: Mapped[int | None]
+    rules_version: Mapped[int | None] = mapped_column(Integer)
+    judge_urls_at: Mapped[datetime | None]
     tags: Mapped[list[str]] = mapped_column(ARRAY(Text()), server_default=text("'{}'"))
     created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id"))
     created_at: Mapped[CreatedAt]
@@ -121,9 +130,11 @@ class Sitemap(Base):
 
     `last_complete_at` is the last read that was complete or unchanged. `read_version` is the
     version of the reader that read it: null if it was never read completely, 0 before the change
-    feed existed; a read by another version is silent. `baseline_scan_id` is the scan of the last
-    silent read, or the one that reported a new document. `lastmod_streak` and `lastmod_sample`
-    (dates by hash) decide whether the dates of entries are trusted, see `processor.entries`.
+    feed existed; a read by another version is silent. `rules_version` is that of the rules by which
+    its last complete read was judged, 0 before there were any. `baseline_scan_id` is the scan of
+    the last silent read, or the one that reported a new document. `lastmod_streak` and
+    `lastmod_sample` (dates by hash) decide whether the dates of entries are trusted, see
+    `processor.entries`.
     `vanished_at` is when a scan first found that nothing names the document any more or that it
     answers 404 or 410; once that is confirmed, `gone_at` is set. `url_breakdown` counts the URLs
     of the last complete read by section and month, or those of the last read if none was complete,
@@ -174,6 +185,7 @@ class Sitemap(Base):
     last_read_at: Mapped[datetime | None]
     last_complete_at: Mapped[datetime | None]
     read_version: Mapped[int | None] = mapped_column(Integer)
+    rules_version: Mapped[int | None] = mapped_column(Integer)
     baseline_scan_id: Mapped[int | None]
     missing_count: Mapped[int] = mapped_column(server_default=text("0"))
     is_window: Mapped[bool] = mapped_column(server_default=text("false"))
@@ -290,6 +302,44 @@ class DomainProblem(Base):
     first_seen_at: Mapped[CreatedAt]
     last_seen_at: Mapped[datetime] = mapped_column(server_default=func.now())
     resolved_at: Mapped[datetime | None]
+
+
+class StoredFinding(Base):
+    """A rule that a document breaks, or the site as a whole if `sitemap_id` is null.
+
+    What the last reading found, and what the feed has said of it: `announced` is whether it says
+    that the finding is there. The two differ from the reading to the publication that follows. An
+    accepted finding is not shown among those to mend, until it was resolved or has grown tenfold.
+    """
+
+    __tablename__ = "findings"
+    __table_args__ = (
+        UniqueConstraint("sitemap_id", "domain_id", "code", postgresql_nulls_not_distinct=True),
+        Index("ix_findings_domain_id_code_id", "domain_id", "code", "id"),
+        Index(
+            "ix_findings_unannounced",
+            "domain_id",
+            postgresql_where=text("announced <> (resolved_at IS NULL)"),
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
+    domain_id: Mapped[UUID] = mapped_column(ForeignKey("domains.id", ondelete="CASCADE"))
+    sitemap_id: Mapped[UUID | None] = mapped_column(ForeignKey("sitemaps.id", ondelete="CASCADE"))
+    code: Mapped[str]
+    count: Mapped[int]
+    samples: Mapped[list[dict[str, Any]]] = mapped_column(JSONB(), server_default=text("'[]'"))
+    detail: Mapped[str] = mapped_column(server_default=text("''"))
+    announced: Mapped[bool] = mapped_column(server_default=text("false"))
+    first_scan_id: Mapped[int]
+    last_scan_id: Mapped[int]
+    first_seen_at: Mapped[CreatedAt]
+    last_seen_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    resolved_at: Mapped[datetime | None]
+    accepted_at: Mapped[datetime | None]
+    accepted_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id"))
+    accepted_reason: Mapped[str | None]
+    accepted_count: Mapped[int | None]
 
 
 class RobotsFile(Base):
