@@ -386,6 +386,12 @@ class SitemapNotFound(NotFoundError):
     code = "sitemap_not_found"
 
 
+class FindingNotFound(NotFoundError):
+    """This site has no such finding that is not resolved."""
+
+    code = "finding_not_found"
+
+
 class ScanNotFound(NotFoundError):
     """This site has no published scan with this number."""
 

@@ -5,7 +5,6 @@ A problem is one row per document and code. A complete read that no longer finds
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,16 +20,14 @@ from sqlalchemy import (
     Uuid,
     any_,
     bindparam,
-    collate,
     exists,
     func,
     literal,
     select,
-    true,
     tuple_,
     update,
 )
-from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.catalog.paging import CursorScope, Page, page_size, read_page
@@ -47,9 +44,9 @@ from siteatlas.catalog.views import (
     select_view,
 )
 from siteatlas.scanner.events import ProblemSample
-from siteatlas.scanner.problem_codes import ProblemCode, ProblemGroup, meaning_of_problem
+from siteatlas.scanner.problem_codes import ProblemCode, meaning_of_problem
 from siteatlas.scanner.reading.entries import MAX_SAMPLES
-from siteatlas.storage.models import Domain, DomainProblem, Sitemap
+from siteatlas.storage.models import DomainProblem, Sitemap
 from siteatlas.storage.schema import DOMAIN_PROBLEMS, SITEMAPS
 
 
@@ -267,89 +264,3 @@ def _view(*row: Any) -> ProblemView:
         for sample in cast("list[dict[str, Any]]", view.samples)
     ]
     return replace(view, meaning=meaning_of_problem(view.code), samples=samples)
-
-
-@dataclass(frozen=True, slots=True)
-class ProblemTotal:
-    """One kind of problem: how often it was found, in how many documents of how many sites.
-
-    `largest` are the sites that have most of it; `example` is a URL or value that has it.
-    """
-
-    code: str
-    count: int
-    documents: int
-    domains: int
-    since: datetime
-    largest: list[str]
-    example: str | None
-
-    @property
-    def meaning(self) -> str:
-        """What its code means; the code itself if this version does not know it."""
-        return meaning_of_problem(self.code) or self.code
-
-    @property
-    def group(self) -> str:
-        """What it is about, as a word."""
-        groups = (one.group for one in ProblemCode if one.value == self.code)
-        return next(groups, ProblemGroup.DOCUMENT).name.lower()
-
-
-class ProblemTotals:
-    """Current problems by code, counted once a minute: it means reading all of them.
-
-    The caller sees to it that `read` runs once at a time.
-    """
-
-    def __init__(self) -> None:
-        self._totals: list[ProblemTotal] = []
-        self._good_until = 0.0
-
-    async def read(self, session: AsyncSession) -> list[ProblemTotal]:
-        """The totals, at most a minute old."""
-        if time.monotonic() >= self._good_until:
-            self._totals = await total_problems(session)
-            self._good_until = time.monotonic() + 60.0
-        return self._totals
-
-
-async def total_problems(
-    session: AsyncSession, domain_id: UUID | None = None
-) -> list[ProblemTotal]:
-    """Current problems by code, of all sites or of one; those of most sites, then most, first."""
-    sample, of_site = DomainProblem.samples[0], DomainProblem.domain_id == domain_id
-    example = func.coalesce(sample["url"].astext, sample["value"].astext)
-    ranked = (
-        select(
-            DomainProblem.code,
-            Domain.domain,
-            func.sum(DomainProblem.count).label("count"),
-            func.count().label("documents"),
-            func.min(DomainProblem.first_seen_at).label("since"),
-            func.min(collate(example, "C")).label("example"),
-        )
-        .join(Domain, Domain.id == DomainProblem.domain_id)
-        .where(DomainProblem.resolved_at.is_(None), Domain.deleted_at.is_(None))
-        .where(true() if domain_id is None else of_site)
-        .group_by(DomainProblem.code, Domain.domain)
-        .subquery("ranked")
-    )
-    largest = func.array_agg(
-        aggregate_order_by(ranked.c.domain, ranked.c.count.desc(), ranked.c.domain)
-    )
-    statement = (
-        select(
-            ranked.c.code,
-            func.sum(ranked.c.count),
-            func.sum(ranked.c.documents),
-            func.count(),
-            func.min(ranked.c.since),
-            largest[1:5],
-            func.min(ranked.c.example),
-        )
-        .group_by(ranked.c.code)
-        .order_by(func.count().desc(), func.sum(ranked.c.count).desc(), ranked.c.code)
-    )
-    rows = await session.execute(statement)
-    return [ProblemTotal(row[0], int(row[1]), int(row[2]), *row[3:]) for row in rows]

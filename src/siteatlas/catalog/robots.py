@@ -75,9 +75,10 @@ class RobotsText:
 
 @dataclass(frozen=True, slots=True)
 class RobotsChange:
-    """The text that an origin gave before; the new version is stored."""
+    """The text that an origin gave before, and the new one, which is stored."""
 
     before: str
+    after: str
     http_status_before: int | None
 
 
@@ -97,7 +98,7 @@ async def record_robots(
     if replaced is None or replaced.id is None:
         return None
     content = await session.scalar(_load_content, {"its_id": replaced.id})
-    return RobotsChange(content or "", replaced.http_status)
+    return RobotsChange(content or "", text.content, replaced.http_status)
 
 
 def _record_statement() -> Any:

@@ -243,6 +243,9 @@ _stored = (
         .filter(_state.in_(READ), or_(_is_gone, SITEMAPS.c.vanished_at.is_not(None)))
         .label("returned"),
         func.count().filter(_is_new).label("new"),
+        func.count()
+        .filter(or_(_state != SitemapScanState.UNCHANGED, SITEMAP_SCANS.c.http_status == 200))
+        .label("reread"),
         func.count().filter(silent_read_untold()).label("silent"),
     )
     .outerjoin(
@@ -279,10 +282,11 @@ _summarise = (
         _stored.c.sitemaps.label("stored_sitemaps"),
         _stored.c.urls.label("stored_urls"),
         *(_stored.c[name] for name in ("missing", "incomplete", "unread")),
-        *(_stored.c[name] for name in ("returned", "new", "silent")),
+        *(_stored.c[name] for name in ("returned", "new", "reread", "silent")),
         DOMAINS.c.baseline_scan_id,
         DOMAINS.c.removals_held_since,
         DOMAINS.c.origin,
+        DOMAINS.c.last_scan_status,
         _last_distinct.label("last_distinct"),
         select(URL_CHANGES.c.scan_id)
         .where(URL_CHANGES.c.scan_id == _scan)
@@ -305,8 +309,9 @@ class ScanSummary:
     Of the documents of the site, those that are not gone: `missing` is the number of their missing
     URLs, `incomplete` how many the scan requested but did not read in full, `unread` how many may
     have vanished. `returned` ones were gone or had vanished, `new` ones were never in the feed,
-    `silent` ones have a baseline that is not in the feed yet. `last_distinct` is the number of
-    different URLs after the last published scan. `has_leftovers`: unpublished scans left changes.
+    `reread` ones were sent whole or failed, `silent` ones have a baseline that is not in the feed
+    yet. `last_distinct` is the number of different URLs after the last published scan.
+    `has_leftovers`: unpublished scans left changes.
     """
 
     sitemaps: int
@@ -319,10 +324,12 @@ class ScanSummary:
     unread: int
     returned: int
     new: int
+    reread: int
     silent: int
     baseline_scan_id: int | None
     removals_held_since: datetime | None
     origin: str | None
+    last_status: LastScanStatus | None
     last_distinct: int | None
     has_changes: bool
     has_leftovers: bool
@@ -355,10 +362,12 @@ async def summarise_scan(
         unread=first.unread,
         returned=first.returned,
         new=first.new,
+        reread=first.reread,
         silent=first.silent,
         baseline_scan_id=first.baseline_scan_id,
         removals_held_since=first.removals_held_since,
         origin=first.origin,
+        last_status=first.last_scan_status,
         last_distinct=first.last_distinct,
         has_changes=first.has_changes,
         has_leftovers=first.has_leftovers,
@@ -408,6 +417,7 @@ class Publication:
 
     `read` is what the scan read, `stored` what the site has. `reasons` say why the scan is partial,
     if it is. `held` is the number of held removals. `is_baseline`: it is the first complete one.
+    `has_new_urls`: all URLs are to be judged, since they or robots.txt changed.
     """
 
     scan_id: int
@@ -420,6 +430,7 @@ class Publication:
     is_baseline: bool = False
     origin: str | None = None
     ip: str | None = None
+    has_new_urls: bool = True
 
     def values(self) -> dict[str, Any]:
         """The values of the statement that publishes it."""
@@ -431,6 +442,7 @@ class Publication:
             "read_sitemaps": self.read.sitemaps,
             "read_urls": self.read.urls,
             "changes": self.changes,
+            "judge_urls": self.has_new_urls,
             "held": self.held,
             "baseline": self.scan_id if self.is_baseline else None,
             **asdict(self.stored),
@@ -494,6 +506,9 @@ _removals = {
     "baseline_scan_id": func.coalesce(
         DOMAINS.c.baseline_scan_id,
         bindparam("baseline", type_=DOMAINS.c.baseline_scan_id.type),
+    ),
+    "judge_urls_at": case(
+        (bindparam("judge_urls", type_=Boolean()), func.now()), else_=DOMAINS.c.judge_urls_at
     ),
 }
 _publish = (

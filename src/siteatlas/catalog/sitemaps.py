@@ -305,6 +305,7 @@ _insert_or_update_read = _insert_read_row.on_conflict_do_update(
             "wire_bytes",
             "decoded_bytes",
             "read_version",
+            "rules_version",
             "baseline_scan_id",
             "is_window",
             "url_breakdown",

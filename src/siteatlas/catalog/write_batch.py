@@ -14,6 +14,7 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.catalog.change_feed import add_document_events
+from siteatlas.catalog.findings import Judged, record_document_findings
 from siteatlas.catalog.problems import FoundProblem, record_problems
 from siteatlas.catalog.sitemaps import (
     DONE,
@@ -40,7 +41,8 @@ class WriteBatch:
 
     `opened` are those being read, with the HTTP status of the response. `counted_size` is the part
     of the size that is counted in the memory budget of the process. `read_completely` are stored
-    documents read to the end: their problems that were not found again are resolved.
+    documents read to the end: their problems that were not found again are resolved. `judged`
+    has the findings of the closed documents.
 
     `reported` are the documents whose changes are recorded, with the time of their last complete
     read; others are read silently. `missing` are URLs that a complete read did not show, `expired`
@@ -57,6 +59,7 @@ class WriteBatch:
     closed: dict[UUID, dict[str, Any]] = field(default_factory=dict)
     problems: list[FoundProblem] = field(default_factory=list)
     read_completely: set[UUID] = field(default_factory=set)
+    judged: dict[UUID, Judged] = field(default_factory=dict)
     candidates: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     origin: str | None = None
     new_urls: UrlRows = field(default_factory=UrlRows)
@@ -131,6 +134,8 @@ async def flush_batch(session: AsyncSession, batch: WriteBatch, *, scan_id: int)
     read = batch.new_and_read()
     await insert_sitemaps(session, _with_id(batch.new_sitemaps, but=read))
     await insert_read_sitemaps(session, _with_id(read))
+    # Before stored documents get the version of the rules and the error of this read.
+    await record_document_findings(session, scan_id, batch.judged.values())
     await update_sitemaps(session, _with_id(batch.changed_sitemaps))
     counts = await _note_reading(session, batch, sorted(batch.closed.keys() - read.keys()))
     await link_sitemaps(session, sorted(batch.links))

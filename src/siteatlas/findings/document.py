@@ -153,6 +153,20 @@ class DocumentJudge:
             elif child.lastmod > self._latest:
                 self.notes.add("lastmod-future", [Sample(child.url, _day(child.lastmod))])
 
+    def judge_moved_dates(self, streak: int, *, trusted: bool) -> None:
+        """Judge by earlier reads: in `streak` of them nearly all dates moved, and nothing else.
+
+        If that was so twice, the dates are no longer trusted until most of them stand still.
+        """
+        if not streak and trusted:
+            return
+        if trusted or not streak:
+            self.notes.add("lastmod-without-change", detail=f"{self._dated:,} dates moved")
+        if not trusted:
+            self.notes.add("lastmod-untrusted", detail=f"{self._dated:,} dates")
+            if self._oldest and self._now - self._oldest < timedelta(hours=1):
+                self.notes.add("lastmod-always-now", detail=f"{self._oldest}")
+
     def close(self, closed: DocumentClosed) -> list[Finding]:
         """All findings of the document, from what it had and how its reading ended."""
         self._judge_problems(closed)

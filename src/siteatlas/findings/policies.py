@@ -208,6 +208,11 @@ class _Group:
         self.content = frozenset((rule.pattern, rule.allow) for rule in rules.rules)
         self._texts: dict[bool, list[str]] = {}
 
+    @property
+    def forbids(self) -> bool:
+        """Whether there is anything that these agents may not fetch."""
+        return not all(allow for _, allow in self.content)
+
     def count_below(self, path: str, *, allow: bool) -> int:
         """How many rules with this answer are for addresses below a path."""
         if allow not in self._texts:

@@ -114,7 +114,7 @@ class SiteJudge:
     def add_robots(self, content: bytes, document: str) -> list[Finding]:
         """Judge a robots.txt file, whose rules hold for the documents that follow."""
         notes = Notes(document)
-        _judge_robots_text(content, notes)
+        judge_robots_text(content, notes)
         self._take_rules(content)
         return notes.findings()
 
@@ -188,7 +188,7 @@ class SiteJudge:
         if event.text is None:
             return
         content = event.text.encode("utf-8", "replace")
-        _judge_robots_text(content, self._notes)
+        judge_robots_text(content, self._notes)
         if event.truncated:
             self._notes.add("robots-too-large")
         self._robots_origin = event.url.removesuffix("/robots.txt")
@@ -224,7 +224,7 @@ class SiteJudge:
                     break
 
 
-def _judge_robots_text(content: bytes, notes: Notes) -> None:
+def judge_robots_text(content: bytes, notes: Notes) -> None:
     if len(content) > MAX_BYTES:
         notes.add("robots-too-large", detail=f"{len(content):,} bytes")
     lines = re.split(r"\r\n|\n|\r", content.decode("utf-8", "replace").lstrip("\ufeff"))

@@ -142,6 +142,11 @@ class ScannedDocument:
 
     def close(self, event: DocumentClosed) -> None:
         """Record how the reading ended; drop the entries loaded for comparison."""
+        if self.tally is not None:
+            problems = {**event.problems, **self.tally.counts()}
+            samples = {**event.samples, **self.tally.kept_samples()}
+            event = event._replace(problems=problems, samples=samples)
+            self.tally = None
         self.closed = event
         if self.memory is not None:
             self.read_count = len(self.memory)
@@ -224,7 +229,6 @@ class ScannedDocument:
         """Drop how the reading ended, once it has been written."""
         if self.closed is not None and self.memory is None:
             self.closed = None
-            self.tally = None
 
     def scan_row(self) -> dict[str, Any]:
         """The row of `sitemap_scans` for a closed document."""
@@ -239,23 +243,17 @@ class ScannedDocument:
             "wire_bytes": self.closed.wire_bytes,
             "decoded_bytes": self.closed.decoded_bytes,
             "seconds": self.closed.seconds,
-            "problems": self._problem_counts() or None,
+            "problems": dict(self.closed.problems) or None,
         }
 
     def found_problems(self) -> list[FoundProblem]:
         """The problems of a closed document, with samples."""
         assert self.closed is not None
-        compared = self.tally.kept_samples() if self.tally else {}
-        samples = {**self.closed.samples, **compared}
+        samples = self.closed.samples
         return [
             FoundProblem(self.id, code, count, [asdict(one) for one in samples.get(code, ())])
-            for code, count in self._problem_counts().items()
+            for code, count in self.closed.problems.items()
         ]
-
-    def _problem_counts(self) -> dict[str, int]:
-        assert self.closed is not None
-        compared = self.tally.counts() if self.tally else {}
-        return {**self.closed.problems, **compared}
 
 
 class DocumentRegistry:

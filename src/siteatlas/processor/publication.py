@@ -7,7 +7,8 @@ such as which URLs were removed, is the work of `settlement`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
 from typing import Any
@@ -22,6 +23,11 @@ from siteatlas.catalog.change_feed import (
     number_scan,
 )
 from siteatlas.catalog.domains import DEFAULT_INTERVAL_HOURS
+from siteatlas.catalog.findings import (
+    announce_findings,
+    record_site_findings,
+    resolve_findings_of,
+)
 from siteatlas.catalog.removals import mark_gone, mark_returned
 from siteatlas.catalog.robots import RobotsChange, RobotsText, record_robots
 from siteatlas.catalog.scans import (
@@ -38,9 +44,13 @@ from siteatlas.catalog.scans import (
     report_silent_reads,
     summarise_scan,
 )
+from siteatlas.catalog.site_history import load_stored_site
 from siteatlas.catalog.urls import count_distinct_urls
 from siteatlas.catalog.write_batch import flush_batch
 from siteatlas.errors import AddressError, DatabaseBusy, LeaseLost, UrlLimitReached
+from siteatlas.findings.history import ROBOTS_RULES, judge_stored
+from siteatlas.findings.policies import CLOSED, OPENED, compare_access
+from siteatlas.findings.rules import SITE_RULES
 from siteatlas.meters import meters
 from siteatlas.net.address import parse_url
 from siteatlas.processor.documents import OpenedScan
@@ -68,6 +78,7 @@ from siteatlas.storage.models import (
     SYSTEM_USER_ID,
     FeedEventKind,
     JobStatus,
+    LastScanStatus,
     RemovalEvidence,
     ScanScope,
     ScanState,
@@ -75,6 +86,7 @@ from siteatlas.storage.models import (
 from siteatlas.storage.session import AsyncSession, get_job_session, retry_when_busy
 from siteatlas.text import storable
 
+ROBOTS_FAILURES = frozenset({"robots_unreachable", "server_error"})
 MAX_LISTED_SITEMAPS = 100
 MAX_DIFF_LINES = 200
 MAX_DIFF_CHARS = 10_000
@@ -193,7 +205,7 @@ class FinalTransaction:
         events = EventWriter(session, scan.id, scan.domain_id, summary)
         await events.write_document_events(settled.decision, is_baseline=is_baseline)
         origin = self.finished.origin if whole_site else None
-        await events.write_domain_events(settled.decision, origin, self.finished.robots)
+        robots = await events.write_domain_events(settled.decision, origin, self.finished.robots)
         publication = Publication(
             scan.id,
             scope=_scope(claim, reasons),
@@ -205,6 +217,7 @@ class FinalTransaction:
             is_baseline=is_baseline,
             origin=origin,
             ip=self.finished.ip if whole_site else None,
+            has_new_urls=bool(any(settled.changes.by_kind.values()) or robots or summary.new),
         )
         counts_as_scheduled = await publish_scan(
             session,
@@ -213,6 +226,14 @@ class FinalTransaction:
             whole_site=whole_site,
             rescheduling=self._rescheduling(),
         )
+        await resolve_findings_of(session, settled.decision.gone)
+        # What failed before is judged anew, though it may not have changed.
+        failed = summary.last_status is not LastScanStatus.COMPLETED
+        if whole_site and (summary.reread or settled.decision.gone or robots or failed):
+            await self._judge_site(session, publication, robots)
+        await announce_findings(
+            session, scan.id, scan.domain_id, is_silent=not summary.has_baseline
+        )
         result = _result(claim, scan, publication, summary.largest)
         if self.finished.skipped_sitemaps is not None:
             result["skipped_sitemaps"] = self.finished.skipped_sitemaps._asdict()
@@ -220,6 +241,37 @@ class FinalTransaction:
         _require_predicted_status(status, JobStatus.COMPLETED)
         await number_scan(session, scan.id)
         return status, result
+
+    async def _judge_site(
+        self, session: AsyncSession, publication: Publication, robots: Sequence[RobotsChange]
+    ) -> None:
+        scan, origin = self.end.scan, self.finished.origin or ""
+        own = next((one for one in self.finished.robots if one.url.startswith(origin)), None)
+        text = None if own is None else robots_text(own)
+        changes = [
+            # Long files take longer than other requests can wait.
+            await asyncio.to_thread(compare_access, one.before, one.after)
+            for one in robots
+        ]
+        site = await load_stored_site(
+            session,
+            scan.id,
+            scan.domain_id,
+            removals_held=publication.held,
+            robots=text.content if text else None,
+            robots_origin=origin,
+            robots_failed=own is not None and own.error_code in ROBOTS_FAILURES,
+            robots_truncated=own is not None and own.truncated,
+            access=[change for of_file in changes for change in of_file],
+        )
+        # Without robots.txt, what was said of it stays as it is.
+        codes = SITE_RULES - (ROBOTS_RULES if text is None else frozenset())
+        if not robots:
+            codes -= {OPENED, CLOSED}
+        found = judge_stored(site)
+        await record_site_findings(
+            session, scan.id, scan.domain_id, found, codes, again={OPENED, CLOSED}
+        )
 
     def _rescheduling(self) -> Rescheduling | None:
         """How this scan moves the next scheduled one; None for a scheduled or a narrow scan."""
@@ -317,8 +369,9 @@ class EventWriter:
 
     async def write_domain_events(
         self, decision: RemovalDecision, origin: str | None, robots: tuple[RobotsRead, ...]
-    ) -> None:
-        """Held removals, another origin, and another robots.txt."""
+    ) -> list[RobotsChange]:
+        """Held removals, another origin, and another robots.txt; return the changes of the last."""
+        changes = []
         new_hold = self.summary.removals_held_since is None and decision.held.count > 0
         if new_hold and self.summary.has_baseline:
             await self._add_of_domain(FeedEventKind.REMOVALS_HELD, decision.held.data())
@@ -331,6 +384,8 @@ class EventWriter:
             if change is not None:
                 data = robots_event_data(change, text)
                 await self._add_of_domain(FeedEventKind.ROBOTS_CHANGED, data)
+                changes.append(change)
+        return changes
 
     async def _add(self, kind: FeedEventKind, ids: list[UUID], **data: str) -> None:
         await add_document_events(self.session, self.scan_id, kind, ids, data)

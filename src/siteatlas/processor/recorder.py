@@ -9,12 +9,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, assert_never
+from uuid import UUID
 
 from siteatlas.aio import background_task, fair_loop
+from siteatlas.catalog.findings import Judged
 from siteatlas.catalog.sitemaps import DONE, look_up_sitemaps
 from siteatlas.catalog.urls import url_hash
 from siteatlas.catalog.write_batch import WriteBatch
+from siteatlas.findings.document import DocumentJudge
+from siteatlas.findings.judging import Finding
+from siteatlas.findings.rules import RULES_VERSION
 from siteatlas.hash_arrays import FEW_ARRAYS, HashArrays
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
@@ -105,6 +111,7 @@ class Recorder:
         self._origin: str | None = None
         self._ip: str | None = None
         self._robots: dict[str, RobotsRead] = {}
+        self._judges: dict[UUID, DocumentJudge] = {}
         self._skipped_sitemaps: SitemapsSkipped | None = None
         self.reasons: list[str] = []
         self.url_count = sum(sitemap.read_count for sitemap in done)
@@ -186,6 +193,8 @@ class Recorder:
 
     async def _record_children(self, event: ChildrenFound) -> None:
         await self._look_up([child.url for child in event.children])
+        if (document := self._documents.find(event.url)) is not None:
+            self._judge_of(document).add_children(event.children)
         for first in range(0, len(event.children), CHILDREN_PER_CHUNK):
             async with fair_loop().time_slice():
                 for child in event.children[first : first + CHILDREN_PER_CHUNK]:
@@ -205,6 +214,7 @@ class Recorder:
         await document.wait_loaded()
         async with fair_loop().time_slice():
             record_entries(document, event, self._batch)
+            self._judge_of(document).add_entries(event.columns)
         self._report_changes(document)
         document.flag_extras(event.columns.extras)
         self.url_count += event.entry_count
@@ -220,6 +230,7 @@ class Recorder:
         self._report_changes(document)
         self._replace_links(document, event)
         self._documents.close(document, event)
+        self._judge(document)
         self._add_pending(document)
         self._add_link_to_batch(event.parent_url, document)
         self._add_to_batch(document)
@@ -233,6 +244,27 @@ class Recorder:
             self._record_partial_reason(event.error_code or event.outcome.value)
         log_and_count(event)
         await self._flush_batch_when_due()
+
+    def _judge_of(self, document: ScannedDocument) -> DocumentJudge:
+        if document.id not in self._judges:
+            self._judges[document.id] = DocumentJudge(document.url, datetime.now(UTC))
+        return self._judges[document.id]
+
+    def _judge(self, document: ScannedDocument) -> None:
+        """Judge a closed document by what was read; one that is unchanged was judged before."""
+        assert document.closed is not None
+        judge, outcome = self._judge_of(document), document.closed.outcome
+        del self._judges[document.id]
+        findings: list[Finding] = []
+        if outcome is not DocumentOutcome.UNCHANGED:
+            trusted = document.changes.get("lastmod_trusted", True)
+            judge.judge_moved_dates(document.changes.get("lastmod_streak", 0), trusted=trusted)
+            findings = judge.close(document.closed)
+        if outcome is DocumentOutcome.COMPLETE:
+            document.changes["rules_version"] = RULES_VERSION
+        self._batch.judged[document.id] = Judged(
+            document.id, findings, outcome, is_new=document.fresh
+        )
 
     def _report_changes(self, document: ScannedDocument) -> None:
         """Let the changes of the entries of a document be recorded, unless its read is silent."""

@@ -38,6 +38,7 @@ from siteatlas.meters import meters
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.notify.delivery import Dispatcher, PollResult
+from siteatlas.processor.judgement import judge_next_site
 from siteatlas.processor.steps import terminate_stalled_writers
 from siteatlas.queue.completion import request_follow_ups
 from siteatlas.queue.fence import Priority, SubmittedJob
@@ -71,6 +72,8 @@ POLL_SECONDS = 1.0
 # Longer while there is no webhook: the first message of one that another process created may be
 # that late.
 IDLE_SECONDS = 15.0
+# How long a site may wait for its URLs to be judged.
+JUDGE_SECONDS = 5.0
 
 
 class DeliveryLoop:
@@ -108,6 +111,17 @@ class DeliveryLoop:
             with suppress(TimeoutError):
                 async with asyncio.timeout(IDLE_SECONDS):
                     await self._look_requested.wait()
+
+
+async def judge_urls() -> None:
+    """Judge sites whose URLs have changed, one at a time, until cancelled."""
+    resilient_loop = ResilientLoop("judgement")
+    while True:
+        judged = False
+        async with resilient_loop.iteration():
+            judged = await judge_next_site()
+        if not judged:
+            await asyncio.sleep(JUDGE_SECONDS)
 
 
 log = get_logger("scheduler")
@@ -237,6 +251,7 @@ class SitemapScheduler:
         self._watching: asyncio.Task[None] | None = None
         self._deliveries = DeliveryLoop(settings, policy)
         self._delivering: asyncio.Task[None] | None = None
+        self._judging: asyncio.Task[None] | None = None
         self._liveness = Liveness(settings.lease_seconds, meters)
 
     @property
@@ -295,6 +310,7 @@ class SitemapScheduler:
         self._working = asyncio.create_task(self._consumer.run(self._stop), name="consumer")
         self._watching = asyncio.create_task(self._due_clock.run(), name="due clock")
         self._delivering = asyncio.create_task(self._deliveries.run(), name="webhooks")
+        self._judging = asyncio.create_task(judge_urls(), name="judgement")
         for task in self._tasks():
             task.add_done_callback(self._note_end)
         log.info("scheduler_started", interval_minutes=minutes, worker_id=self.worker_id)
@@ -314,7 +330,7 @@ class SitemapScheduler:
         """Stop the clock, let the consumer release its jobs, and wait for it."""
         self._stopping = True
         await self._consumer.stop_claiming()
-        for task in (self._watching, self._delivering):
+        for task in (self._watching, self._delivering, self._judging):
             if task is not None:
                 task.cancel()
         if self._clock.running:
@@ -324,7 +340,7 @@ class SitemapScheduler:
         log.info("scheduler_stopped", worker_id=self.worker_id)
 
     def _tasks(self) -> list[asyncio.Task[None]]:
-        tasks = (self._working, self._watching, self._delivering)
+        tasks = (self._working, self._watching, self._delivering, self._judging)
         return [task for task in tasks if task is not None]
 
     def _note_end(self, task: asyncio.Task[None]) -> None:

@@ -28,7 +28,7 @@ def event(kind: str, url: str | None = "https://example.com/a", **values: Any) -
 def robots_data(before: str, after: str) -> dict[str, Any]:
     """The data of an event that reports another robots.txt."""
     text = RobotsText("https://example.com", after, 200, truncated=False)
-    return robots_event_data(RobotsChange(before, 200), text)
+    return robots_event_data(RobotsChange(before, after, 200), text)
 
 
 def lines(*events: ChangeView, width: int | None = None) -> list[str]:

@@ -1,0 +1,125 @@
+"""Judges all URLs of a site, some time after a scan that changed them or robots.txt.
+
+Reading a document judges the document, and its publication judges the site by what is stored of
+it. What only all URLs show together would make the publication of a large site wait. So it marks
+the site, and one process after another takes a marked site for some minutes: if it dies, another
+one begins anew. What it found counts only if no scan has changed the site meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from siteatlas.aio import fair_loop
+from siteatlas.catalog.findings import announce_findings, record_site_findings
+from siteatlas.catalog.site_history import (
+    DueSite,
+    claim_due_site,
+    end_due_site,
+    find_in_urls,
+    load_robots,
+    load_stored_site,
+    stream_urls,
+)
+from siteatlas.findings.history import ROBOTS_RULES, Found, judge_stored
+from siteatlas.findings.judging import Finding, Notes, Sample
+from siteatlas.findings.policies import Agent, Policy, Purpose, known_agents
+from siteatlas.findings.rules import RULES_VERSION, SITE_RULES, URL_RULES
+from siteatlas.findings.site import SEARCH_ENGINES
+from siteatlas.logs import get_logger
+from siteatlas.storage.session import expensive_turn, get_background_session
+
+log = get_logger("processor")
+
+STATEMENT_SECONDS = 300
+
+
+async def judge_next_site() -> bool:
+    """Judge all URLs of a site that is due; False if none is."""
+    async with get_background_session() as session, session.begin():
+        due = await claim_due_site(session)
+    if due is None:
+        return False
+    found, codes = await _judge(due), URL_RULES
+    is_first = due.rules_version is None
+    async with get_background_session() as session, session.begin():
+        if not is_first and due.rules_version != RULES_VERSION:
+            # By the rules of another version so far; robots.txt is judged when it is read.
+            site = await load_stored_site(session, due.scan_id, due.id)
+            found += judge_stored(site)
+            codes |= SITE_RULES - ROBOTS_RULES
+        await record_site_findings(session, due.scan_id, due.id, found, codes)
+        if not await end_due_site(session, due):
+            await session.rollback()
+            return True
+        await announce_findings(session, due.scan_id, due.id, is_silent=is_first, of_urls=True)
+    log.info("urls_judged", domain_id=str(due.id), findings=len(found))
+    return True
+
+
+async def _judge(due: DueSite) -> list[Found]:
+    async with (
+        expensive_turn(),
+        get_background_session(statement_seconds=STATEMENT_SECONDS) as session,
+        session.begin(),
+    ):
+        found: list[Found] = [
+            (one.sitemap_id, Finding(one.code, "", one.total, tuple(map(Sample, one.samples))))
+            for one in await find_in_urls(session, due.id)
+        ]
+        robots = await load_robots(session, due.id)
+        access = None if robots is None else AccessJudge(*robots)
+        if access is None or not access.forbids_anything:
+            return found
+        async for rows in stream_urls(session, due.id):
+            async with fair_loop().time_slice():
+                access.add(rows)
+    return [*found, *access.findings()]
+
+
+class AccessJudge:
+    """Compares listed URLs with a robots.txt: which of them may whom not fetch."""
+
+    def __init__(self, origin: str, robots: str) -> None:
+        self._origin = origin
+        self._policy = policy = Policy(robots)
+        agents: dict[str, Iterable[Agent]] = {
+            "url-disallowed": map(known_agents().find, SEARCH_ENGINES),
+            "url-disallowed-ai-search": _agents_for(Purpose.AI_SEARCH),
+            "url-disallowed-ai-training": _agents_for(Purpose.AI_TRAINING),
+        }
+        self._agents = {
+            code: [one for one in of_code if policy.group_of(one).forbids]
+            for code, of_code in agents.items()
+        }
+        self._notes: dict[UUID, Notes] = defaultdict(lambda: Notes(""))
+
+    @property
+    def forbids_anything(self) -> bool:
+        return any(self._agents.values())
+
+    def add(self, rows: Sequence[tuple[UUID, str]]) -> None:
+        """Compare these URLs; rules of the site say nothing of those of another origin."""
+        start = len(self._origin)
+        own = [row for row in rows if row[1].startswith(self._origin)]
+        paths = [url[start:].partition("#")[0] or "/" for _, url in own]
+        for code, agents in self._agents.items():
+            decisions = self._policy.rules_for(agents, paths).items()
+            for place, (sitemap_id, url) in enumerate(own):
+                for agent, rules in decisions:
+                    rule = rules[place]
+                    if rule is not None and not rule.allow:
+                        line = f"{agent}: line {rule.line} of robots.txt, Disallow: {rule.pattern}"
+                        self._notes[sitemap_id].add(code, [Sample(url)], detail=line)
+                        break
+
+    def findings(self) -> Iterable[tuple[UUID, Finding]]:
+        for sitemap_id, notes in self._notes.items():
+            for finding in notes.findings():
+                yield sitemap_id, finding
+
+
+def _agents_for(purpose: Purpose) -> Iterable[Agent]:
+    return (agent for agent in known_agents().agents if agent.purpose is purpose)
