@@ -22,7 +22,7 @@ PATHS = [
     "/",
     "/domains",
     "/changes",
-    "/problems",
+    "/findings",
     "/jobs",
     "/webhooks",
     "/system",

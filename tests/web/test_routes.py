@@ -25,7 +25,7 @@ PAGES = [
     "/",
     "/domains",
     "/changes",
-    "/problems",
+    "/findings",
     "/jobs",
     "/webhooks",
     "/system",
@@ -87,9 +87,9 @@ async def test_every_view_of_a_scanned_site_can_be_opened(client: httpx.AsyncCli
         assert page.find("//nav[@aria-label='Views of this site']/a[@aria-current]/text()")
     for sitemap in await rows_of(Sitemap):
         await page_at(client, f"/sitemaps/{sitemap.id}")
-    for path in ["/", "/domains", "/changes", "/problems", "/jobs", f"/jobs/{job.id}"]:
+    for path in ["/", "/domains", "/changes", "/findings", "/jobs", f"/jobs/{job.id}"]:
         page = await page_at(client, path)
-        assert site.domain in page.words("//body") or path == "/problems"
+        assert site.domain in page.words("//body") or path == "/findings"
 
 
 async def test_links_of_pages_lead_to_pages(client: httpx.AsyncClient):

@@ -19,8 +19,8 @@ from siteatlas.access.keys import Installation
 from siteatlas.aio import Quota, SharedCall
 from siteatlas.api.problems import FieldRefused
 from siteatlas.catalog.change_feed import read_head
+from siteatlas.catalog.findings import FindingTotal, FindingTotals
 from siteatlas.catalog.newest_changes import ChangesOverTime
-from siteatlas.catalog.problems import ProblemTotal, ProblemTotals
 from siteatlas.errors import AddressError, DatabaseError, DatabaseTimeout
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
@@ -181,7 +181,7 @@ class ApiContext:
     database_state: DatabaseProbe[DatabaseState] = field(init=False)
     queue_load: DatabaseProbe[QueueLoad] = field(init=False)
     changes_over_time: ChangesOverTime = field(init=False, default_factory=ChangesOverTime)
-    problem_totals: DatabaseProbe[list[ProblemTotal]] = field(init=False)
+    finding_totals: DatabaseProbe[list[FindingTotal]] = field(init=False)
     feed: FeedWatcher = field(init=False)
     _worker_seen_until: float = field(init=False, default=0.0)
 
@@ -191,7 +191,7 @@ class ApiContext:
         self.database_state = DatabaseProbe(database_state)
         self.queue_load = DatabaseProbe(lambda session: queue_load(session, ended_jobs))
         # More than the server gives a statement of a request, so that its error comes first.
-        self.problem_totals = DatabaseProbe(ProblemTotals().read, 12.0)
+        self.finding_totals = DatabaseProbe(FindingTotals().read, 12.0)
 
     @property
     def scheduler_has_ended(self) -> bool:

@@ -43,6 +43,7 @@ HELP = {
     "Sites and URLs": {
         "domains": Listed("Manage sites: add, list, show, explain, tag, pause, and more."),
         "urls": Listed("List the stored URLs of a site, or search all sites."),
+        "findings": Listed("List what is wrong with a site, or accept it."),
         "changes": Listed("Print what was added, changed and removed."),
         "export": Listed("Export stored URLs or changes as CSV, JSON Lines or Parquet."),
     },

@@ -12,9 +12,9 @@ from fastapi import Depends, Query, Request
 from fastapi.responses import StreamingResponse
 
 from siteatlas.access.keys import Installation
+from siteatlas.catalog.findings import FindingTotal
 from siteatlas.catalog.newest_changes import ChangesOverTime
 from siteatlas.catalog.paging import MAX_LIMIT, Page
-from siteatlas.catalog.problems import ProblemTotal
 from siteatlas.errors import ConflictError, InputError, NotFoundError, NotOwner, TooManyTags
 from siteatlas.export.encoding import CsvEncoder, ExportColumn, ExportFormat, Kind, encoded
 from siteatlas.net.egress import EgressPolicy
@@ -149,8 +149,8 @@ class Services(Protocol):
         """Jobs by status, living workers, overdue domains."""
 
     @property
-    def problem_totals(self) -> Probe[list[ProblemTotal]]:
-        """Problems of all sites by code, at most a minute old."""
+    def finding_totals(self) -> Probe[list[FindingTotal]]:
+        """What is wrong in all sites, by rule, at most a minute old."""
 
     def wake_consumer(self) -> None:
         """Wake the consumer of this process after a job was committed."""

@@ -225,7 +225,7 @@ NAVIGATION = (
     ("/", "Overview", "o"),
     ("/domains", "Sites", "s"),
     ("/changes", "Changes", "c"),
-    ("/problems", "Problems", "p"),
+    ("/findings", "Findings", "f"),
     ("/jobs", "Jobs", "j"),
     ("/webhooks", "Webhooks", "w"),
     ("/system", "System", "y"),

@@ -23,6 +23,7 @@ from siteatlas.storage.models import (
 from siteatlas.storage.session import AsyncSession
 from tests.fixtures.changes import add_published_scan
 from tests.fixtures.database import transaction
+from tests.fixtures.findings import found, judge
 from tests.fixtures.pipeline import index, rows_of, scan_server, urlset
 from tests.fixtures.records import add_candidate, add_domain, add_sitemap, add_urls
 from tests.fixtures.site_server import SiteServer
@@ -50,7 +51,7 @@ async def add_partial_site(session: AsyncSession) -> Domain:
     return domain
 
 
-@pytest.mark.parametrize("tab", ["summary", "problems"])
+@pytest.mark.parametrize("tab", ["summary", "findings"])
 async def test_a_partial_site_lists_its_unread_sitemaps_with_reasons_and_links(
     client: httpx.AsyncClient, tab: str
 ):
@@ -64,7 +65,7 @@ async def test_a_partial_site_lists_its_unread_sitemaps_with_reasons_and_links(
     assert len(page.find(f"{BOX}//li/a[starts-with(@href, '/sitemaps/')]")) == 2
 
 
-@pytest.mark.parametrize("tab", ["summary", "problems"])
+@pytest.mark.parametrize("tab", ["summary", "findings"])
 async def test_a_reason_that_names_no_sitemap_is_explained_too(client: httpx.AsyncClient, tab: str):
     async with transaction() as session:
         domain = await add_domain(session, last_scan_status="partial")
@@ -101,8 +102,8 @@ async def test_urls_that_a_sitemap_repeats_are_named_beside_the_count(client: ht
         domain = await add_domain(session, url_count=152, distinct_url_count=150)
         scan = await add_published_scan(session, domain)
         sitemap = await add_sitemap(session, domain)
-        found = FoundProblem(sitemap.id, "duplicate_url", 1, [])
-        await record_problems(session, scan.id, [found], [])
+        repeated = FoundProblem(sitemap.id, "duplicate_url", 1, [])
+        await record_problems(session, scan.id, [repeated], [])
     figures = WebPage(await client.get("/domains/example.com")).words("//div[@class='figures']")
     assert "150 distinct URLs, 1 repeat within a sitemap not counted" in figures
 
@@ -197,44 +198,58 @@ async def test_addresses_where_siteatlas_looked_are_folded_after_ten(client: htt
     assert len(page.find(f"{discovery}/details//tbody/tr")) == 51
 
 
-async def test_the_problems_of_a_site_are_a_table_that_leads_to_their_documents(
+async def add_findings(name: str, count: int, *paths: str) -> None:
+    async with transaction() as session:
+        domain = await add_domain(session, name)
+        scan = await add_published_scan(session, domain)
+        for path in paths:
+            sitemap = await add_sitemap(session, domain, path)
+            one = found("url-invalid", count, f"https://{name}/{path}/1")
+            await judge(session, scan, sitemap.id, one)
+
+
+async def test_the_findings_of_a_site_are_a_table_that_leads_to_their_documents(
     client: httpx.AsyncClient,
 ):
-    async with transaction() as session:
-        domain = await add_domain(session)
-        scan = await add_published_scan(session, domain)
-        found = []
-        for path in ("a.xml", "b.xml"):
-            sitemap = await add_sitemap(session, domain, path)
-            sample = {"url": f"https://example.com/{path}/1", "value": "x", "entry": 4}
-            found.append(FoundProblem(sitemap.id, "bad_url", 3, [sample]))
-        await record_problems(session, scan.id, found, [])
+    await add_findings("example.com", 3, "a.xml", "b.xml")
     page = WebPage(await client.get("/domains/example.com?tab=problems"))
     (row,) = page.find("//tbody/tr")
     cells = [" ".join(cell.text_content().split()) for cell in row.xpath("td")]
-    assert cells[0] == "✕left out"
-    assert cells[2:5] == ["6", "2", "https://example.com/a.xml/1"]
+    assert "error" in cells[0]
+    assert cells[2:6] == ["6", "2", "2", "https://example.com/a.xml/1"]
     page = WebPage(await client.get(row.xpath("td/a/@href")[0]))
     rows = page.find("//section[@aria-labelledby='chosen-title']//tbody/tr")
     documents = {row.xpath("string(td[1])"): row.text_content() for row in rows}
     assert sorted(documents) == ["/a.xml", "/b.xml"]
-    assert "https://example.com/a.xml/1 x entry 4" in documents["/a.xml"]
+    assert "https://example.com/a.xml/1" in documents["/a.xml"]
+    ticket = page.words("//textarea")
+    assert ticket.startswith("## example.com: ")
+    assert "https://example.com/b.xml: 3" in ticket
 
 
-async def test_the_problems_of_all_sites_name_the_sites_that_have_most(client: httpx.AsyncClient):
-    async with transaction() as session:
-        for name, count in (("few.example", 1), ("many.example", 7)):
-            domain = await add_domain(session, name)
-            scan = await add_published_scan(session, domain)
-            sitemap = await add_sitemap(session, domain)
-            found = FoundProblem(sitemap.id, "lastmod_invalid", count, [{"value": "soon"}])
-            await record_problems(session, scan.id, [found], [])
-    page = WebPage(await client.get("/problems"))
+async def test_findings_are_accepted_for_a_reason_and_opened_again(client: httpx.AsyncClient):
+    await add_findings("example.com", 3, "a.xml")
+    route, tab = "/domains/example.com/findings", "/domains/example.com?tab=findings"
+    refused = await client.post(route, data={"code": "url-invalid", "reason": " "})
+    assert (refused.status_code, "Say why" in refused.text) == (422, True)
+    done = await client.post(route, data={"code": "url-invalid", "reason": "the shop's file"})
+    assert done.headers["location"] == f"{tab}&code=url-invalid"
+    page = WebPage(await client.get(f"{tab}&code=url-invalid"))
+    assert "accepted" in page.words("//tbody/tr[1]/td[1]")
+    assert "the shop's file" in page.words("//section[@aria-labelledby='chosen-title']")
+    await client.post(route, data={"code": "url-invalid", "reopen": "on"})
+    assert "accepted" not in WebPage(await client.get(tab)).words("//tbody/tr[1]")
+
+
+async def test_the_findings_of_all_sites_name_the_sites_that_have_most(client: httpx.AsyncClient):
+    await add_findings("few.example", 1, "a.xml")
+    await add_findings("many.example", 7, "a.xml")
+    page = WebPage(await client.get("/findings"))
     (row,) = page.find("//tbody/tr")
     cells = [" ".join(cell.text_content().split()) for cell in row.xpath("td")]
-    assert cells[2:6] == ["8", "2", "2: many.example, few.example", "soon"]
+    assert cells[2:6] == ["8", "2", "2", "2: many.example, few.example"]
     links = row.xpath("td/a/@href")
-    assert links[0] == "/domains/many.example?tab=problems&code=lastmod_invalid"
+    assert links[0] == "/domains/many.example?tab=findings&code=url-invalid"
 
 
 async def add_robots_files(*texts: str) -> None:

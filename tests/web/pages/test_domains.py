@@ -178,13 +178,13 @@ async def test_a_file_has_what_is_on_all_pages(
     assert [row.split(",")[0] for row in rows[1:]] == [f'"{name}.example"' for name in "abcde"]
 
 
-@pytest.mark.parametrize("path", ["/problems", "/jobs"])
+@pytest.mark.parametrize("path", ["/findings", "/jobs"])
 async def test_an_empty_list_is_a_file_with_a_head(client: httpx.AsyncClient, path: str):
     (head,) = (await client.get(f"{path}?format=csv")).text.splitlines()
     assert head.count(",") > 3
 
 
-@pytest.mark.parametrize("tab", ["urls", "problems", "scans", "changes"])
+@pytest.mark.parametrize("tab", ["urls", "findings", "scans", "changes"])
 async def test_each_list_of_a_site_is_a_file_and_an_api_call(client: httpx.AsyncClient, tab: str):
     await add_sites(a="")
     page = await opened(client, f"/domains/a.example?tab={tab}")

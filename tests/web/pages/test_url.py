@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from siteatlas.catalog import url_lists as urls
-from siteatlas.catalog.problems import FoundProblem, record_problems
 from siteatlas.catalog.urls import url_hash
 from siteatlas.web.pages import url
 from tests.fixtures.changes import add_published_scan
 from tests.fixtures.database import transaction
+from tests.fixtures.findings import found, judge
 from tests.fixtures.records import add_domain, add_sitemap, add_urls
 from tests.fixtures.web_pages import WebPage
 
@@ -140,19 +140,19 @@ async def test_a_search_without_result_says_so(client: httpx.AsyncClient, contai
     assert expected in page.words()
 
 
-async def test_a_sitemap_with_problems_leads_to_those_of_its_site(client: httpx.AsyncClient):
+async def test_a_sitemap_with_findings_leads_to_those_of_its_site(client: httpx.AsyncClient):
     async with transaction() as session:
         domain = await add_domain(session)
         scan = await add_published_scan(session, domain)
         cut = await add_sitemap(session, domain, "cut.xml", error_code="truncated")
         good = await add_sitemap(session, domain, "good.xml")
-        await record_problems(session, scan.id, [FoundProblem(cut.id, "bad_url", 3, [])], [])
+        await judge(session, scan, cut.id, found("url-invalid", 3))
     page = WebPage(await client.get(f"/sitemaps/{cut.id}"))
-    box = "//section[@aria-label='Problems of this sitemap']"
-    assert "1 kind of problems in this sitemap:" in page.words(box)
+    box = "//section[@aria-label='Findings of this sitemap']"
+    assert "1 finding in this sitemap:" in page.words(box)
     assert page.find(f"{box}//a/@href") == [
-        "/domains/example.com?tab=problems&code=bad_url",
-        "/domains/example.com?tab=problems",
+        "/domains/example.com?tab=findings&code=url-invalid",
+        "/domains/example.com?tab=findings",
     ]
     advice = page.words("//section[@role='alert']/span")
     assert "If the transfer ended early" in advice

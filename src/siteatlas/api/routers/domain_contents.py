@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 
-from siteatlas.access.limits import EXPENSIVE, FILTERED, READ
-from siteatlas.api.context import ReadSession
+from siteatlas.access.identity import CurrentIdentity, Identity, require_owner
+from siteatlas.access.limits import EXPENSIVE, FILTERED, READ, SCAN
+from siteatlas.api.context import ReadSession, WriteSession
+from siteatlas.api.limits import ParsedBodyRoute
 from siteatlas.api.openapi import problems
 from siteatlas.api.routers.domains import PREFIX, DomainName
 from siteatlas.api.schemas.base import QueryShape
 from siteatlas.api.schemas.changes import CompareQuery
-from siteatlas.api.schemas.domains import CandidatesQuery, PolicyQuery, ProblemsQuery, SectionsQuery
+from siteatlas.api.schemas.domains import (
+    AcceptAnswer,
+    AcceptRequest,
+    CandidatesQuery,
+    FindingsQuery,
+    PolicyQuery,
+    ProblemsQuery,
+    SectionsQuery,
+)
 from siteatlas.api.schemas.urls import (
     AllUrlsQuery,
     DomainUrlsQuery,
@@ -22,7 +33,13 @@ from siteatlas.api.schemas.urls import (
     UrlsQuery,
 )
 from siteatlas.catalog.comparison import ComparisonView, compare_scans
-from siteatlas.catalog.domains import CandidateView, find_domain_view, list_candidates
+from siteatlas.catalog.domains import (
+    CandidateView,
+    find_domain_view,
+    list_candidates,
+    lock_domain,
+)
+from siteatlas.catalog.findings import FindingView, accept_findings, list_findings
 from siteatlas.catalog.paging import Page
 from siteatlas.catalog.problems import ProblemFilter, ProblemView, list_problems
 from siteatlas.catalog.robots import PolicyView, RobotsFileView, find_policy, list_robots_files
@@ -38,6 +55,7 @@ from siteatlas.catalog.url_lists import (
     search_urls,
 )
 from siteatlas.queue.fence import parse_status
+from siteatlas.storage.session import AsyncSession
 
 sitemaps_router = APIRouter(prefix="/api/v3/sitemaps", tags=["sitemaps"])
 
@@ -67,7 +85,7 @@ async def get_sitemap_urls(
     return await list_sitemap_urls(session, sitemap.id, query.wanted, **query.page)
 
 
-router = APIRouter(prefix=PREFIX, tags=["domains"])
+router = APIRouter(prefix=PREFIX, tags=["domains"], route_class=ParsedBodyRoute)
 
 
 @router.get(
@@ -153,6 +171,81 @@ async def get_domain_problems(
     wanted = ProblemFilter(query.code, query.sitemap, query.state)
     site = await find_domain_view(session, domain)
     return await list_problems(session, site.id, wanted, **query.page)
+
+
+@router.get(
+    "/{domain}/findings",
+    dependencies=[READ],
+    summary="List what is wrong with a site",
+    responses=problems(404),
+)
+async def get_domain_findings(
+    domain: DomainName, query: Annotated[FindingsQuery, Query()], session: ReadSession
+) -> Page[FindingView]:
+    """The findings of a site, the worst first, with the reason for each rule and how to fix it."""
+    site = await find_domain_view(session, domain)
+    return await list_findings(session, site.id, query.wanted, **query.page)
+
+
+RuleCode = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=64,
+        pattern=r"^[a-z0-9_-]+$",
+        description="The code of a rule, or of a problem.",
+        examples=["lastmod-uniform"],
+    ),
+]
+
+
+@router.post(
+    "/{domain}/findings/{code}/accept",
+    dependencies=[SCAN],
+    summary="Accept the findings of a rule",
+    responses=problems(404),
+)
+async def accept_domain_findings(
+    domain: DomainName,
+    code: RuleCode,
+    body: AcceptRequest,
+    identity: CurrentIdentity,
+    session: WriteSession,
+) -> AcceptAnswer:
+    """Leave the findings of a rule as they are, with a reason.
+
+    They are new again when they return after they were resolved, or have become ten times as many.
+    """
+    return await _accept(domain, code, identity, session, body.reason, body.sitemap)
+
+
+@router.delete(
+    "/{domain}/findings/{code}/accept",
+    dependencies=[SCAN],
+    summary="No longer accept the findings of a rule",
+    responses=problems(404),
+)
+async def reopen_domain_findings(
+    domain: DomainName, code: RuleCode, identity: CurrentIdentity, session: WriteSession
+) -> AcceptAnswer:
+    """Show the findings of a rule among those to mend again."""
+    return await _accept(domain, code, identity, session, None, None)
+
+
+async def _accept(
+    domain: str,
+    code: str,
+    identity: Identity,
+    session: AsyncSession,
+    reason: str | None,
+    sitemap: str | None,
+) -> AcceptAnswer:
+    async with session.begin():
+        site = await lock_domain(session, domain, partial(require_owner, identity))
+        count = await accept_findings(
+            session, site.id, code, user_id=identity.user_id, reason=reason, sitemap=sitemap
+        )
+    return AcceptAnswer(count=count)
 
 
 @router.get(

@@ -18,6 +18,7 @@ from siteatlas.api.schemas.base import (
     examples,
 )
 from siteatlas.catalog.domains import DOMAIN_SORTS, DomainState, DomainView
+from siteatlas.catalog.findings import FindingFilter, FindingState
 from siteatlas.catalog.problems import ProblemState
 from siteatlas.catalog.sections import DEFAULT_SECTIONS, MAX_SECTIONS
 from siteatlas.catalog.views import (
@@ -35,6 +36,7 @@ from siteatlas.catalog.views import (
     declared,
     view_example,
 )
+from siteatlas.findings.rules import Severity
 from siteatlas.settings import MAX_INTERVAL_HOURS, MIN_INTERVAL_HOURS
 from siteatlas.text import MAX_TAGS, parse_tags
 
@@ -73,6 +75,63 @@ class ProblemsQuery(QueryShape):
         ProblemState.CURRENT,
         description="Current problems, resolved problems, or all.",
     )
+
+
+class FindingsQuery(QueryShape):
+    """Which findings to list."""
+
+    code: str | None = Field(
+        None,
+        min_length=1,
+        max_length=64,
+        pattern=r"^[a-z0-9_-]+$",
+        description="Only this rule, by its code or by that of a problem.",
+    )
+    sitemap: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_ADDRESS_CHARS,
+        pattern=NO_NUL,
+        description="Only findings in the sitemap with this URL.",
+    )
+    severity: Literal["note", "warning", "error"] = Field(
+        "note", description="Only findings that are at least so severe."
+    )
+    state: FindingState = Field(
+        FindingState.CURRENT,
+        description="`current`: neither resolved nor accepted; `new`: it came with the last scan.",
+    )
+
+    @property
+    def wanted(self) -> FindingFilter:
+        """What to list."""
+        return FindingFilter(self.code, self.sitemap, Severity.of(self.severity), self.state)
+
+
+class AcceptRequest(RequestShape):
+    """Why findings are left as they are."""
+
+    model_config = ConfigDict(
+        json_schema_extra=examples({"reason": "The shop writes these dates; the file is not ours."})
+    )
+
+    reason: str = Field(
+        min_length=1, max_length=500, pattern=NO_NUL, description="For those who look next."
+    )
+    sitemap: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_ADDRESS_CHARS,
+        pattern=NO_NUL,
+        description="Only in the sitemap with this URL; in all of the site without it.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptAnswer(View):
+    """How many findings were accepted, or are no longer."""
+
+    count: Annotated[Count, Example(3)]
 
 
 class PolicyQuery(BaseModel):

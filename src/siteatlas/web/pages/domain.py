@@ -28,6 +28,15 @@ from siteatlas.catalog.domains import (
     lock_domain,
     set_site_headers,
 )
+from siteatlas.catalog.findings import (
+    FindingFilter,
+    FindingState,
+    FindingTotal,
+    FindingView,
+    accept_findings,
+    list_findings,
+    total_findings,
+)
 from siteatlas.catalog.newest_changes import (
     MAX_SORTED,
     changes_by_section,
@@ -37,12 +46,7 @@ from siteatlas.catalog.newest_changes import (
     list_published,
 )
 from siteatlas.catalog.paging import Page
-from siteatlas.catalog.problems import (
-    ProblemFilter,
-    count_repeated_urls,
-    list_problems,
-    total_problems,
-)
+from siteatlas.catalog.problems import count_repeated_urls
 from siteatlas.catalog.robots import access_changes, find_policy, list_robots_files, section_paths
 from siteatlas.catalog.scans import (
     ScanPoint,
@@ -61,7 +65,8 @@ from siteatlas.catalog.url_lists import (
     UrlFilter,
     list_domain_urls,
 )
-from siteatlas.errors import TooManyToSort
+from siteatlas.errors import InputError, TooManyToSort
+from siteatlas.findings.rules import rule_named
 from siteatlas.net.address import parse_site
 from siteatlas.net.gate import OriginHeaders, read_header_lines
 from siteatlas.queue.fence import ACTIVE_STATUSES
@@ -73,7 +78,7 @@ from siteatlas.web.context import Context, Form, ReadSession, Services, csv_file
 from siteatlas.web.pages.changes import publications
 from siteatlas.web.pages.domains import scan_again, scan_mark
 from siteatlas.web.pages.url import url_trends
-from siteatlas.web.templating import explain, next_href, redirect, render, sort_links
+from siteatlas.web.templating import address, explain, next_href, redirect, render, sort_links
 
 ROWS = 50
 SUMMARY_DAYS = 90
@@ -84,7 +89,7 @@ TABS = {
     "tree": "Tree",
     "urls": "URLs",
     "changes": "Changes",
-    "problems": "Problems",
+    "findings": "Findings",
     "scans": "Scans",
     "robots": "robots.txt",
     "policy": "Policy",
@@ -103,7 +108,8 @@ async def show_domain(
 ) -> Response:
     """One tab of a site, or the list that it shows as a file."""
     site = await find_domain_view(session, domain)
-    chosen = tab if tab in TABS else "summary"
+    chosen = {"problems": "findings"}.get(tab, tab)
+    chosen = chosen if chosen in TABS else "summary"
     if request.state.is_file and chosen in FILES:
         fields, read = FILES[chosen]
         return csv_file(f"{site.domain}-{chosen}", fields, partial(read, domain_id=site.id))
@@ -212,17 +218,44 @@ async def _changes(session: AsyncSession, site: DomainView, request: Request) ->
     return await publications(session, request, base, {"tab": "changes"}, site.id, site.domain)
 
 
-async def _problems(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
-    """The problems by kind; those of a chosen kind by document."""
+async def _findings(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
+    """What is wrong by rule; what a chosen rule found by document."""
     asked = request.query_params
-    kinds = await total_problems(session, site.id)
-    chosen = next((one for one in kinds if one.code == asked.get("code")), None)
-    values = {"kinds": kinds, "chosen": chosen, **await _trouble(session, site)}
+    totals = await total_findings(session, site.id)
+    rule = rule_named(asked.get("code", ""))
+    chosen = next((one for one in totals if rule and one.code == rule.code), None)
+    values = {"totals": totals, "chosen": chosen, **await _trouble(session, site)}
     if chosen is None:
         return values
-    wanted, kept = ProblemFilter(chosen.code), {"tab": "problems", "code": chosen.code}
-    page = await list_problems(session, site.id, wanted, limit=ROWS, cursor=asked.get("cursor"))
-    return values | {"page": page, "next_href": _next_href(site, kept, page.next_cursor)}
+    wanted = FindingFilter(chosen.code, state=FindingState.ALL)
+    kept = {"tab": "findings", "code": chosen.code}
+    page = await list_findings(session, site.id, wanted, limit=ROWS, cursor=asked.get("cursor"))
+    ticket = _ticket(site, chosen, page.items)
+    return values | {
+        "page": page,
+        "ticket": ticket,
+        "next_href": _next_href(site, kept, page.next_cursor),
+    }
+
+
+def _ticket(site: DomainView, chosen: FindingTotal, findings: Sequence[FindingView]) -> str:
+    """What a rule found, in Markdown, for those who mend it."""
+    rule = chosen.rule
+    where = f"{chosen.count:,} in {chosen.documents:,} documents"
+    lines = [
+        f"## {site.domain}: {rule.title}",
+        "",
+        f"{rule.severity.word.capitalize()} `{rule.code}`, since {chosen.since:%Y-%m-%d}: {where}.",
+        "",
+        f"**Why it matters:** {rule.why}",
+        "",
+        f"**How to fix it:** {rule.fix}",
+        "",
+    ]
+    for one in [one for one in findings if one.resolved_at is None][:5]:
+        lines.append(f"- {one.sitemap or 'The site as a whole'}: {one.count:,}. {one.detail}")
+        lines += [f"  - `{sample.url or sample.value}`" for sample in one.samples]
+    return "\n".join(lines)
 
 
 async def _scans(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
@@ -259,7 +292,10 @@ async def _settings(session: AsyncSession, site: DomainView, request: Request) -
 
 # The lists of a site that can be asked for as files, and what these have.
 FILES: dict[str, tuple[str, Callable[..., Awaitable[Page[Any]]]]] = {
-    "problems": ("code meaning sitemap count first_seen_at last_seen_at", list_problems),
+    "findings": (
+        "code severity title state sitemap count detail first_seen_at last_seen_at",
+        list_findings,
+    ),
     "scans": (
         "id state partial reasons error_code started_at finished_at sitemap_count url_count",
         list_scans,
@@ -270,7 +306,7 @@ CONTENTS: dict[str, Callable[[AsyncSession, DomainView, Request], Awaitable[dict
     "tree": _tree,
     "urls": _urls,
     "changes": _changes,
-    "problems": _problems,
+    "findings": _findings,
     "scans": _scans,
     "robots": _robots,
     "policy": _policy,
@@ -290,6 +326,28 @@ async def scan_domain_now(
     job = await scan_again(parse_site(domain).domain, context, identity, limits)
     context.wake_consumer()
     return redirect(f"/jobs/{job.id}")
+
+
+@router.post("/domains/{domain}/findings", dependencies=[SCAN])
+async def accept_domain_findings(
+    request: Request, identity: CurrentIdentity, domain: DomainName
+) -> Response:
+    """Accept what a rule found, for a reason, or take that back."""
+    name, form = parse_site(domain).domain, await read_form(request)
+    code, reason = form.value("code"), form.value("reason").strip()
+    reopened = form.is_checked("reopen")
+    if not reopened and not reason:
+        raise InputError("Say why the findings are accepted.")
+    async with get_session() as session, session.begin():
+        found = await lock_domain(session, name, partial(require_owner, identity))
+        await accept_findings(
+            session,
+            found.id,
+            code,
+            user_id=identity.user_id,
+            reason=None if reopened else reason,
+        )
+    return redirect(address(f"/domains/{name}", {"tab": "findings", "code": code}))
 
 
 @router.post("/domains/{domain}/settings", dependencies=[SCAN])

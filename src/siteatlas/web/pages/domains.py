@@ -30,8 +30,8 @@ from siteatlas.catalog.domains import (
     lock_domain,
     most_used_tags,
 )
+from siteatlas.catalog.findings import FindingTotal
 from siteatlas.catalog.paging import Page
-from siteatlas.catalog.problems import ProblemTotal
 from siteatlas.catalog.scans import ScanPoint, recent_scans
 from siteatlas.errors import AddressError, InputError
 from siteatlas.net.address import parse_site
@@ -84,17 +84,23 @@ async def search(
     return redirect(address("/urls", contains=text))
 
 
-@router.get("/problems", dependencies=[READ, AS_FILE], response_class=HTMLResponse)
-async def show_problems(request: Request, context: Context) -> Response:
-    """Problems by code, the most widespread first."""
-    problems = await context.problem_totals.run()
+@router.get("/findings", dependencies=[READ, AS_FILE], response_class=HTMLResponse)
+async def show_findings(request: Request, context: Context) -> Response:
+    """What is wrong in all sites, by rule, the worst first."""
+    totals = await context.finding_totals.run()
 
-    async def read(_session: AsyncSession, **_page: object) -> Page[ProblemTotal]:
-        return Page(problems, None)
+    async def read(_session: AsyncSession, **_page: object) -> Page[FindingTotal]:
+        return Page(totals, None)
 
     if request.state.is_file:
-        return csv_file("problems", PROBLEM_FIELDS, read)
-    return render(request, "problems.html", problems=problems)
+        return csv_file("findings", FINDING_FIELDS, read)
+    return render(request, "findings.html", totals=totals)
+
+
+@router.get("/problems", dependencies=[READ])
+async def show_problems() -> Response:
+    """The former address of the findings."""
+    return redirect("/findings")
 
 
 ROWS = 100
@@ -103,7 +109,7 @@ FIELDS = (
     "domain watched paused last_scan_status last_error_code last_scan_at url_count sitemap_count "
     "change_count problem_count missing_count tags next_scan_at scan_interval_hours created_at"
 )
-PROBLEM_FIELDS = "code meaning count documents domains example since"
+FINDING_FIELDS = "code severity title count documents domains new accepted example since"
 FILTERS = {
     "": "All",
     DomainState.ATTENTION.value: "Needs attention",

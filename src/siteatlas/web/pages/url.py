@@ -16,8 +16,8 @@ from fastapi.responses import HTMLResponse
 from siteatlas.access.limits import FILTERED, READ
 from siteatlas.catalog.change_feed import FIELDS, ChangeView
 from siteatlas.catalog.domains import find_domain_view
+from siteatlas.catalog.findings import FindingFilter, list_findings
 from siteatlas.catalog.paging import Page
-from siteatlas.catalog.problems import ProblemFilter, list_problems
 from siteatlas.catalog.sitemaps import (
     TreeNode,
     find_sitemap,
@@ -152,7 +152,7 @@ async def show_sitemap(
     )
     children = await tree_children(session, sitemap_id, cursor=cursor) if is_index else None
     reads = (await recent_reads(session, [sitemap_id]))[sitemap_id]
-    problems = await list_problems(session, sitemap.domain_id, ProblemFilter(sitemap=sitemap.url))
+    findings = await list_findings(session, sitemap.domain_id, FindingFilter(sitemap=sitemap.url))
     return render(
         request,
         "sitemap.html",
@@ -163,7 +163,7 @@ async def show_sitemap(
         children=children,
         trends=await url_trends(session, [children] if children else []),
         reads=reads,
-        problems=problems.items,
+        findings=findings.items,
         counts=url_counts(reads),
         next_href=next_href(f"/sitemaps/{sitemap_id}", page.next_cursor, {"contains": contains}),
     )
