@@ -9,6 +9,7 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,7 +23,12 @@ from siteatlas.net.address import parse_site
 from siteatlas.net.response import Response
 from siteatlas.scanner.analyzer import SitemapAnalyzer
 from siteatlas.scanner.crawl import readers
-from siteatlas.scanner.crawl.readers import DocumentTask, ReaderPool, RemoteReaders
+from siteatlas.scanner.crawl.readers import (
+    ReaderPool,
+    RemoteReaders,
+    StartReading,
+    read_document,
+)
 from siteatlas.scanner.events import EntriesRead, ScanEvent
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.report import ReportBuilder
@@ -220,18 +226,12 @@ async def test_a_document_that_nobody_waits_for_does_not_hold_up_others():
         process = await pool.process_for(response_of(None), 2)
         assert process is not None
         body = urlset_of(f"https://a.example/{number}" for number in range(200_000))
-        async with (
-            process.document(task()) as document,
-            aclosing(document.results(one_chunk(body))) as results,
-        ):
+        async with aclosing(process.results(reading(), one_chunk(body))) as results:
             await anext(results)
             # Until the process cannot send any more.
             await asyncio.sleep(0.5)
-        async with (
-            process.document(task()) as document,
-            aclosing(document.results(one_chunk(body))) as results,
-        ):
-            found = [result.encoded.found async for result in results if result.encoded]
+        async with aclosing(process.results(reading(), one_chunk(body))) as results:
+            found = [result.encoded.found async for _, result in results if result.encoded]
         assert sum(found) == 200_000
 
 
@@ -239,9 +239,17 @@ async def one_chunk(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-def task() -> DocumentTask:
-    address = parse_site("https://a.example/sitemap.xml")
-    return DocumentTask(address, None, None, "a.example", True, False, encoder())
+def reading() -> StartReading:
+    return partial(
+        read_document,
+        address=parse_site("https://a.example/sitemap.xml"),
+        content_encoding=None,
+        charset=None,
+        site_host="a.example",
+        anywhere=True,
+        find_duplicates=False,
+        encode=encoder(),
+    )
 
 
 def response_of(
@@ -288,7 +296,9 @@ async def test_whole_documents_go_to_whoever_reads_fewer():
     async with ReaderPool(1) as pool:
         process = await pool.process_for(large, 9)
         assert process is not None
-        async with process.document(task()):
+        body = urlset_of(["https://a.example/"])
+        async with aclosing(process.results(reading(), one_chunk(body))) as results:
+            await anext(results)
             assert await pool.process_for(large, 9) is None
             with pool.local_document():
                 assert await pool.process_for(large, 9) is process

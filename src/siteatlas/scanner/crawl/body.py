@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from tempfile import TemporaryFile
 from threading import Lock
 from typing import IO
@@ -28,7 +29,7 @@ from siteatlas.scanner.crawl.document import (
     emit_verdict,
 )
 from siteatlas.scanner.crawl.frontier import Frontier, UrlLimit
-from siteatlas.scanner.crawl.readers import DocumentTask, ReaderProcess, RemoteReaders
+from siteatlas.scanner.crawl.readers import RemoteReaders, read_document
 from siteatlas.scanner.events import (
     ChildLink,
     Emit,
@@ -86,8 +87,19 @@ class BodyReader:
         pool = readers.pool
         process = await pool.process_for(response, self._frontier.documents_left)
         if process is not None:
-            task = self._task(reading, response, readers)
-            await self._read_elsewhere(reading, process, task, body)
+            start = partial(
+                read_document,
+                address=response.address,
+                content_encoding=response.content_encoding,
+                charset=response.charset,
+                site_host=self._frontier.hosts.site,
+                anywhere=reading.candidate.named_by_robots,
+                find_duplicates=self._find_duplicates,
+                encode=readers.encode,
+            )
+            async with aclosing(process.results(start, body.chunks())) as results:
+                async for reading.reader, result in results:
+                    await self._process_result(reading, result)
         else:
             with pool.local_document():
                 await self._read_here(reading, reader, response, body)
@@ -98,34 +110,6 @@ class BodyReader:
         """Emit the entries of the document that were not sent yet."""
         if len(reading.unsent):
             await self._emit(reading.take_unsent())
-
-    def _task(
-        self, reading: FetchedDocument, response: Response, readers: RemoteReaders
-    ) -> DocumentTask:
-        return DocumentTask(
-            address=response.address,
-            content_encoding=response.content_encoding,
-            charset=response.charset,
-            site_host=self._frontier.hosts.site,
-            anywhere=reading.candidate.named_by_robots,
-            find_duplicates=self._find_duplicates,
-            encode=readers.encode,
-        )
-
-    async def _read_elsewhere(
-        self,
-        reading: FetchedDocument,
-        process: ReaderProcess,
-        task: DocumentTask,
-        body: HeldBody,
-    ) -> None:
-        async with (
-            process.document(task) as document,
-            aclosing(document.results(body.chunks())) as results,
-        ):
-            async for result in results:
-                reading.reader = document.summary
-                await self._process_result(reading, result)
 
     async def _read_here(
         self,

@@ -14,8 +14,8 @@ import pickle
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
@@ -130,7 +130,7 @@ class ReaderProcess:
         self._process = process
         self._incoming = incoming
         self._outgoing = outgoing
-        self._documents: dict[int, RemoteDocument] = {}
+        self._documents: dict[int, asyncio.Queue[ReceivedMessage | None]] = {}
         self._number = 0
         self._receiving = asyncio.create_task(self._receive_all())
 
@@ -154,17 +154,43 @@ class ReaderProcess:
         """How many documents the process reads at the moment."""
         return len(self._documents)
 
-    @asynccontextmanager
-    async def document(self, task: DocumentTask) -> AsyncIterator[RemoteDocument]:
-        """A document for the process to read while the block runs."""
+    async def results(
+        self, start: StartReading, chunks: AsyncIterator[bytes]
+    ) -> AsyncGenerator[tuple[ReadSummary, ReadResult], None]:
+        """Have the bytes of a body read: each result, with what is known of the document by then.
+
+        The last one is empty and comes with the whole summary. Raises the fault of the transfer or
+        of the document after that, or ReaderLost.
+        """
         self._number += 1
-        number = self._number
-        document = self._documents[number] = RemoteDocument(task, partial(self._send, number))
+        number, summary = self._number, ReadSummary()
+        # Of up to 256 KiB each; a slow consumer of the scan stops the process with a few of them.
+        received = self._documents[number] = asyncio.Queue[ReceivedMessage | None](2)
+        sending = asyncio.create_task(self._send_body(number, start, chunks))
         try:
-            yield document
+            while True:
+                message = await received.get()
+                if message is None:
+                    raise ReaderLost
+                value, data = message
+                if isinstance(value, ReadSummary):
+                    break
+                summary.type, children, encoded = value
+                encoded = encoded and encoded._replace(data=data)
+                yield summary, ReadResult(children=children, encoded=encoded)
+            yield value, ReadResult()
+            if value.error is not None:
+                raise value.error
+            fault = await sending
+            if fault is not None:
+                raise fault
         finally:
             del self._documents[number]
-            document.drop()
+            # So that a message that waits here does not hold up those of other documents.
+            while not received.empty():
+                received.get_nowait()
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
             self._write(number, MessageKind.DROP)
 
     async def end(self) -> None:
@@ -176,7 +202,22 @@ class ReaderProcess:
         with suppress(OSError):
             await self._outgoing.wait_closed()
 
-    async def _send(self, number: int, kind: MessageKind, value: object, data: bytes) -> None:
+    async def _send_body(
+        self, number: int, start: StartReading, chunks: AsyncIterator[bytes]
+    ) -> ScanError | None:
+        await self._send(number, MessageKind.OPEN, start)
+        try:
+            async for chunk in chunks:
+                await self._send(number, MessageKind.DATA, None, chunk)
+        except ScanError as fault:
+            await self._send(number, MessageKind.FAULT)
+            return fault
+        await self._send(number, MessageKind.END)
+        return None
+
+    async def _send(
+        self, number: int, kind: MessageKind, value: object = None, data: bytes = b""
+    ) -> None:
         """Send a message to the reader process; waits while it is behind.
 
         One that cannot be sent is no error: `_receive_all` notices a lost process.
@@ -198,17 +239,16 @@ class ReaderProcess:
         except (OSError, EOFError):
             self.is_lost = True
             log.debug("reader_process_lost", pid=self._process.pid)
-        for document in [*self._documents.values()]:
-            await document.receive(None)
+        for received in [*self._documents.values()]:
+            await received.put(None)
 
     async def _receive_message(self) -> None:
         head = HEAD.unpack(await self._incoming.readexactly(HEAD.size))
         number, _, value_size, data_size = head
         value = pickle.loads(await self._incoming.readexactly(value_size))  # noqa: S301 our own
         data = await self._incoming.readexactly(data_size)
-        document = self._documents.get(number)
-        if document is not None:
-            await document.receive((value, data))
+        if number in self._documents:
+            await self._documents[number].put((value, data))
 
 
 def _start_program(descriptor: int) -> subprocess.Popen[bytes]:
@@ -223,84 +263,6 @@ def _start_program(descriptor: int) -> subprocess.Popen[bytes]:
         # An interrupt on the terminal is for the first process, which then ends this one.
         process_group=0,
     )
-
-
-class RemoteDocument:
-    """One document in a reader process. `summary` has its state, see there."""
-
-    def __init__(
-        self, task: DocumentTask, send: Callable[[MessageKind, object, bytes], Awaitable[None]]
-    ) -> None:
-        self.summary = ReadSummary()
-        self._task = task
-        self._send = send
-        # Of up to 256 KiB each; a slow consumer of the scan stops the process with a few of them.
-        self._received: asyncio.Queue[ReceivedMessage | None] = asyncio.Queue(2)
-        self._is_dropped = False
-
-    async def receive(self, message: ReceivedMessage | None) -> None:
-        """Take a message of the process, or None if it has ended; waits for the consumer."""
-        if not self._is_dropped:
-            await self._received.put(message)
-
-    async def results(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[ReadResult, None]:
-        """Have the bytes of a body read; the last result, an empty one, comes with the summary.
-
-        Raises the fault of the transfer or of the document after that, or ReaderLost.
-        """
-        sending = asyncio.create_task(self._send_body(chunks))
-        try:
-            while True:
-                value, data = await self._next()
-                if isinstance(value, ReadSummary):
-                    break
-                self.summary.type, children, encoded = value
-                yield ReadResult(children=children, encoded=encoded and encoded._replace(data=data))
-            self.summary = value
-            yield ReadResult()
-            if self.summary.error is not None:
-                raise self.summary.error
-            fault = await sending
-            if fault is not None:
-                raise fault
-        finally:
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
-
-    def drop(self) -> None:
-        """Take no more messages, so that none of them holds up those of other documents."""
-        self._is_dropped = True
-        while not self._received.empty():
-            self._received.get_nowait()
-
-    async def _next(self) -> ReceivedMessage:
-        message = await self._received.get()
-        if message is None:
-            raise ReaderLost
-        return message
-
-    async def _send_body(self, chunks: AsyncIterator[bytes]) -> ScanError | None:
-        await self._send(MessageKind.OPEN, self._task, b"")
-        try:
-            async for chunk in chunks:
-                await self._send(MessageKind.DATA, None, chunk)
-        except ScanError as fault:
-            await self._send(MessageKind.FAULT, None, b"")
-            return fault
-        await self._send(MessageKind.END, None, b"")
-        return None
-
-
-class DocumentTask(NamedTuple):
-    """What a reader process must know of a document; it may be of any site of the command."""
-
-    address: WebAddress
-    content_encoding: str | None
-    charset: str | None
-    site_host: str
-    anywhere: bool
-    find_duplicates: bool
-    encode: EncodeEntries
 
 
 @dataclass(slots=True)
@@ -346,6 +308,10 @@ HEAD = Struct("<IBII")
 # What a reader process has found: type, children and counts of the encoded entries; or the summary.
 Found = tuple[SitemapType | None, list[ChildLink], EncodedEntries | None]
 ReceivedMessage = tuple[Found | ReadSummary, bytes]
+Send = Callable[[MessageKind, object, bytes], None]
+# The reading of one document in a reader process, which is sent its messages and ends with it.
+Reading = Generator[None, tuple[MessageKind, bytes], None]
+StartReading = Callable[[Send], Reading]
 
 
 def message(document: int, kind: MessageKind, value: object = None, data: bytes = b"") -> bytes:
@@ -354,86 +320,72 @@ def message(document: int, kind: MessageKind, value: object = None, data: bytes 
     return HEAD.pack(document, kind, len(pickled), len(data)) + pickled + data
 
 
-class DocumentWork:
-    """One document in a reader process: read, judged and counted as `body.py` does it."""
+def read_document(
+    send: Send,
+    *,
+    address: WebAddress,
+    content_encoding: str | None,
+    charset: str | None,
+    site_host: str,
+    anywhere: bool,
+    find_duplicates: bool,
+    encode: EncodeEntries,
+) -> Reading:
+    """Read, judge and count one document in a reader process as `body.py` does it."""
+    reader = DocumentReader(content_encoding, charset, base_url=address.url)
+    placement = Placement(address, SiteHosts(site_host), reader.tally, anywhere=anywhere)
+    duplicates = DuplicateUrls(reader.tally) if find_duplicates else None
+    unsent: list[EncodedEntries] = []
+    sent_type: SitemapType | None = None
 
-    def __init__(self, number: int, task: DocumentTask, send: Callable[[bytes], None]) -> None:
-        self._number = number
-        self._task = task
-        self._send = send
-        self._reader = DocumentReader(
-            task.content_encoding, task.charset, base_url=task.address.url
-        )
-        tally = self._reader.tally
-        self._placement = Placement(
-            task.address, SiteHosts(task.site_host), tally, anywhere=task.anywhere
-        )
-        self._duplicates = DuplicateUrls(tally) if task.find_duplicates else None
-        self._unsent: list[EncodedEntries] = []
-        self._unsent_bytes = 0
-        self._type_is_sent = False
-
-    def handle(self, kind: MessageKind, data: bytes) -> bool:
-        """Process a message; returns whether the document has ended."""
-        error = None
-        try:
-            if kind is MessageKind.DATA:
-                self._process(self._reader.feed(data))
-                return False
-            if kind is MessageKind.END:
-                self._process(self._reader.close())
-        except ScanError as fault:
-            error = fault
-        if kind is MessageKind.DROP:
-            return True
-        if kind is not MessageKind.END:
-            # What is complete of a document that cannot be read to its end.
-            self._process(self._reader.read_buffered())
-        self._send_summary(error)
-        return True
-
-    def _process(self, results: Iterable[ReadResult]) -> None:
+    def process(results: Iterable[ReadResult]) -> None:
         for result in results:
-            if result.columns.urls:
-                self._encode(result)
-            is_opened = self._reader.type is not None and not self._type_is_sent
+            urls = result.columns.urls
+            if urls:
+                placement.note(urls)
+                if duplicates is not None:
+                    duplicates.note_repeated(urls)
+                unsent.append(encode(EntriesRead(address.url, result.columns)))
             # Each message costs the first process about as much as encoding a few entries.
-            if is_opened or result.children or self._unsent_bytes >= 256 * 1024:
-                self._send_results(result.children)
+            is_much = sum(len(entries.data) for entries in unsent) >= 256 * 1024
+            if is_much or result.children or reader.type is not sent_type:
+                send_results(result.children)
 
-    def _encode(self, result: ReadResult) -> None:
-        urls = result.columns.urls
-        self._placement.note(urls)
-        if self._duplicates is not None:
-            self._duplicates.note_repeated(urls)
-        encoded = self._task.encode(EntriesRead(self._task.address.url, result.columns))
-        self._unsent.append(encoded)
-        self._unsent_bytes += len(encoded.data)
-
-    def _send_results(self, children: list[ChildLink]) -> None:
-        counts = [sum(column) for column in list(zip(*self._unsent, strict=True))[1:]]
-        found = self._reader.type, children, EncodedEntries(b"", *counts) if counts else None
+    def send_results(children: list[ChildLink]) -> None:
+        nonlocal sent_type
+        counts = [sum(column) for column in list(zip(*unsent, strict=True))[1:]]
+        found = reader.type, children, EncodedEntries(b"", *counts) if counts else None
         # As raw bytes, because a pickle would copy them once more on each side.
-        data = b"".join([entries.data for entries in self._unsent])
-        self._send(message(self._number, MessageKind.RESULT, found, data))
-        self._unsent, self._unsent_bytes = [], 0
-        self._type_is_sent = self._reader.type is not None
+        send(MessageKind.RESULT, found, b"".join([entries.data for entries in unsent]))
+        unsent.clear()
+        sent_type = reader.type
 
-    def _send_summary(self, error: ScanError | None) -> None:
-        if self._unsent:
-            self._send_results([])
-        reader = self._reader
-        summary = ReadSummary(
-            type=reader.type,
-            tally=reader.tally,
-            wire_bytes=reader.wire_bytes,
-            decoded_bytes=reader.decoded_bytes,
-            is_window=reader.is_window,
-            shows_its_end=reader.shows_its_end,
-            hashes=reader.content_hash(),
-            error=error,
-        )
-        self._send(message(self._number, MessageKind.SUMMARY, summary))
+    error = None
+    kind, data = yield
+    try:
+        while kind is MessageKind.DATA:
+            process(reader.feed(data))
+            kind, data = yield
+        if kind is MessageKind.END:
+            process(reader.close())
+    except ScanError as fault:
+        error = fault
+    if kind is not MessageKind.END:
+        # What is complete of a document that cannot be read to its end.
+        process(reader.read_buffered())
+    if unsent:
+        send_results([])
+    summary = ReadSummary(
+        type=reader.type,
+        tally=reader.tally,
+        wire_bytes=reader.wire_bytes,
+        decoded_bytes=reader.decoded_bytes,
+        is_window=reader.is_window,
+        shows_its_end=reader.shows_its_end,
+        hashes=reader.content_hash(),
+        error=error,
+    )
+    send(MessageKind.SUMMARY, summary, b"")
 
 
 def read_documents(receive: Callable[[int], bytes], send: Callable[[bytes], None]) -> None:
@@ -442,12 +394,22 @@ def read_documents(receive: Callable[[int], bytes], send: Callable[[bytes], None
     `receive` returns fewer bytes than asked for at the end only. A document that has ended at an
     error may still get messages.
     """
-    documents: dict[int, DocumentWork] = {}
+
+    def send_message(number: int, kind: MessageKind, value: object, data: bytes) -> None:
+        send(message(number, kind, value, data))
+
+    documents: dict[int, Reading] = {}
     while len(head := receive(HEAD.size)) == HEAD.size:
         number, kind, value_size, data_size = HEAD.unpack(head)
         pickled, data = receive(value_size), receive(data_size)
         if kind == MessageKind.OPEN:
-            task = pickle.loads(pickled)  # noqa: S301 from the first process
-            documents[number] = DocumentWork(number, task, send)
-        elif number in documents and documents[number].handle(MessageKind(kind), data):
-            del documents[number]
+            start: StartReading = pickle.loads(pickled)  # noqa: S301 from the first process
+            documents[number] = start(partial(send_message, number))
+            next(documents[number])
+        elif kind == MessageKind.DROP:
+            documents.pop(number, None)
+        elif number in documents:
+            try:
+                documents[number].send((MessageKind(kind), data))
+            except StopIteration:
+                del documents[number]
