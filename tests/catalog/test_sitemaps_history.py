@@ -9,7 +9,7 @@ from siteatlas.storage.models import SitemapScanState
 
 
 def read(state: SitemapScanState, count: int = 0) -> DocumentRead:
-    return DocumentRead(uuid4(), 1, state, 200, None, count, 10, 0.1, None)
+    return DocumentRead(uuid4(), 1, state, 200, None, count, 10, 0.1, None, "https://a.example/")
 
 
 COMPLETE, UNCHANGED = SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED

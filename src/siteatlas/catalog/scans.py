@@ -808,17 +808,10 @@ async def changes_of_last_scan(session: AsyncSession, domain_id: UUID) -> dict[s
     return (await session.execute(newest)).scalar()
 
 
-@dataclass(frozen=True, slots=True)
-class ScanDocumentView(DocumentRead):
-    """One document in one scan, with its address."""
-
-    url: str
-
-
-async def list_scan_documents(session: AsyncSession, scan_id: int) -> list[ScanDocumentView]:
+async def list_scan_documents(session: AsyncSession, scan_id: int) -> list[DocumentRead]:
     """Documents of a scan: those that could not be read, the latest ones, those that wait."""
     statement = (
-        select_view(ScanDocumentView, SitemapScan, url=Sitemap.url)
+        select_view(DocumentRead, SitemapScan, url=Sitemap.url)
         .join(Sitemap, Sitemap.id == SitemapScan.sitemap_id)
         .where(SitemapScan.scan_id == scan_id)
         .order_by(
@@ -828,10 +821,10 @@ async def list_scan_documents(session: AsyncSession, scan_id: int) -> list[ScanD
         )
         .limit(100)
     )
-    return [ScanDocumentView(*row) for row in await session.execute(statement)]
+    return [DocumentRead(*row) for row in await session.execute(statement)]
 
 
-async def list_unread_documents(session: AsyncSession, scan_id: int) -> list[ScanDocumentView]:
+async def list_unread_documents(session: AsyncSession, scan_id: int) -> list[DocumentRead]:
     """Documents that a scan could not read to their end, unread ones first."""
     documents = await list_scan_documents(session, scan_id)
     troubled = [document for document in documents if document.state in TROUBLED]

@@ -640,7 +640,7 @@ async def _nodes(
 
 @dataclass(frozen=True, slots=True)
 class DocumentRead:
-    """One read of a document, in one scan of its site."""
+    """One document in one scan of its site."""
 
     sitemap_id: UUID
     scan_id: int
@@ -651,6 +651,7 @@ class DocumentRead:
     wire_bytes: int
     seconds: float
     finished_at: datetime | None
+    url: str
 
 
 async def recent_reads(
@@ -660,9 +661,9 @@ async def recent_reads(
     if not sitemap_ids:
         return {}
     given = literal(list(sitemap_ids), ARRAY(Uuid()))
-    documents = select(func.unnest(given).label("id")).subquery("documents")
+    documents = select(Sitemap.id, Sitemap.url).where(Sitemap.id == any_(given)).subquery()
     latest = (
-        select_view(DocumentRead, SitemapScan)
+        select_view(DocumentRead, SitemapScan, url=documents.c.url)
         .where(
             SitemapScan.sitemap_id == documents.c.id,
             SitemapScan.state != SitemapScanState.PENDING,

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from siteatlas.catalog.scans import ScanDocumentView
+from siteatlas.catalog.sitemaps import DocumentRead
 from siteatlas.cli.commands.jobs import IdleNotice, summary_lines, watch_exit_code, write_summary
 from siteatlas.cli.terminal.options import FailOn
 from siteatlas.queue.views import AttemptView, JobView
@@ -72,9 +72,9 @@ FAILED = replace(
 )
 
 
-def document(number: int, state: SitemapScanState) -> ScanDocumentView:
+def document(number: int, state: SitemapScanState) -> DocumentRead:
     """A document that a scan could not read to its end."""
-    return ScanDocumentView(
+    return DocumentRead(
         sitemap_id=UUID(int=number),
         scan_id=1,
         state=state,

@@ -17,7 +17,8 @@ from rich.text import Text
 from siteatlas.catalog.domains import find_domain_view
 from siteatlas.catalog.paging import Page
 from siteatlas.catalog.problems import list_problems
-from siteatlas.catalog.scans import ScanDocumentView, find_scan_of_job, list_unread_documents
+from siteatlas.catalog.scans import find_scan_of_job, list_unread_documents
+from siteatlas.catalog.sitemaps import DocumentRead
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import advice_for, run
@@ -95,7 +96,7 @@ def shown_status(job: JobView) -> str:
 def write_summary(
     job: JobView,
     attempts: Sequence[AttemptView] = (),
-    documents: Sequence[ScanDocumentView] = (),
+    documents: Sequence[DocumentRead] = (),
 ) -> None:
     """Print the job with the documents that it could not read, and its attempts if several."""
     console = console_for(sys.stdout)
@@ -124,7 +125,7 @@ def summary_lines(
     job: JobView,
     now: datetime,
     width: int | None,
-    documents: Sequence[ScanDocumentView] = (),
+    documents: Sequence[DocumentRead] = (),
 ) -> Iterator[Line]:
     """The lines of a summary; URLs are shortened to a width, if there is one."""
     yield "job", f"{job.id} ({job.job_id})"
@@ -150,9 +151,7 @@ def _status(job: JobView) -> str:
     return job.status
 
 
-def _not_read(
-    job: JobView, documents: Sequence[ScanDocumentView], width: int | None
-) -> Iterator[Line]:
+def _not_read(job: JobView, documents: Sequence[DocumentRead], width: int | None) -> Iterator[Line]:
     label = ""
     for document in islice(documents, MAX_SITEMAPS_SHOWN):
         earlier, label = label, DOCUMENT_LABELS.get(document.state, document.state.value)
@@ -358,20 +357,20 @@ async def _list_jobs(session: AsyncSession, *, domain: str | None, **wanted: Any
 
 async def _find(
     settings: Settings, ident: str
-) -> tuple[JobView, list[AttemptView], list[ScanDocumentView]]:
+) -> tuple[JobView, list[AttemptView], list[DocumentRead]]:
     async with opened(settings), get_session() as session, session.begin():
         job = await find_job(session, ident)
         return job, await list_attempts(session, job.id), await _unread_documents(session, job)
 
 
-async def _unread_documents(session: AsyncSession, job: JobView) -> list[ScanDocumentView]:
+async def _unread_documents(session: AsyncSession, job: JobView) -> list[DocumentRead]:
     scan = await find_scan_of_job(session, job.id)
     return [] if scan is None else await list_unread_documents(session, scan.id)
 
 
 async def _watch(
     settings: Settings, ident: str | None, max_seconds: float | None, fail_on: FailOn
-) -> tuple[JobView, list[ScanDocumentView], bool]:
+) -> tuple[JobView, list[DocumentRead], bool]:
     """The job once it has ended, or as it is when the time is up, and what it could not read.
 
     Also whether its site has problems, which are looked for only if they matter.
