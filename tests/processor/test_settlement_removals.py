@@ -9,13 +9,12 @@ from uuid import UUID
 
 import pytest
 
-from siteatlas.catalog.removals import CompleteRead, MissingUrls
+from siteatlas.catalog.removals import CompleteRead, MissingUrls, UnreadDocument
 from siteatlas.processor.settlement import (
     HoldReason,
     RemovalDecision,
     RemovalFacts,
     RemovalRules,
-    VanishedDocument,
     decide_removals,
     dump_decision,
     load_decision_from,
@@ -51,16 +50,23 @@ def read(document: UUID, ago: timedelta | None) -> CompleteRead:
     return url, None if ago is None else NOW - ago
 
 
-def vanished(age: timedelta, *, again: bool = True) -> VanishedDocument:
+def vanished(age: timedelta, *, again: bool = True) -> UnreadDocument:
     """Document C, which vanished some time ago."""
-    return VanishedDocument(
+    return UnreadDocument(
         C,
         "https://example.com/c.xml",
+        requested_url=None,
+        discovery_method="robots_txt",
+        state=None,
+        http_status=None,
+        error_code=None,
+        candidate_status=None,
         url_count=5,
         last_complete_at=NOW - age - HOUR,
         vanished_at=NOW - age,
-        scan_started_at=NOW - age - timedelta(minutes=1),
-        again=again,
+        vanished_scan_id=1,
+        vanished_scan_started_at=NOW - age - timedelta(minutes=1),
+        vanished_again=again,
     )
 
 

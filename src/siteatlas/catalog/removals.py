@@ -410,7 +410,8 @@ class UnreadDocument:
     """A document that is not gone and that a scan did not read.
 
     `state` is None if the scan never came across it. `candidate_status` is the HTTP status of its
-    address if the scan tried that as a candidate.
+    address if the scan tried that as a candidate. `vanished_again`: an earlier scan found it
+    vanished, and this one too.
     """
 
     id: UUID
@@ -426,6 +427,7 @@ class UnreadDocument:
     vanished_at: datetime | None
     vanished_scan_id: int | None
     vanished_scan_started_at: datetime | None
+    vanished_again: bool = False
 
 
 _in_scan = (SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id) & (SITEMAP_SCANS.c.scan_id == _scan)

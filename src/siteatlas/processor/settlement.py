@@ -101,19 +101,6 @@ class RemovalRules:
 
 
 @dataclass(frozen=True, slots=True)
-class VanishedDocument:
-    """A document that a scan found vanished; `again`: this scan, a later one, found that too."""
-
-    id: UUID
-    url: str
-    url_count: int
-    last_complete_at: datetime | None
-    vanished_at: datetime
-    scan_started_at: datetime | None
-    again: bool
-
-
-@dataclass(frozen=True, slots=True)
 class RemovalFacts:
     """What a decision depends on.
 
@@ -126,7 +113,7 @@ class RemovalFacts:
     is_full_scan: bool
     incomplete: Collection[UUID] = frozenset()
     missing: Sequence[MissingUrls] = ()
-    vanished: Sequence[VanishedDocument] = ()
+    vanished: Sequence[UnreadDocument] = ()
     oldest_reads: Sequence[CompleteRead] = ()
     leaving: int = 0
     url_count: int = 0
@@ -279,7 +266,7 @@ class Settlement:
     async def _count_changes(self) -> ChangeCounts:
         return await self._steps.read(partial(count_changes, scan_id=self._scan_id))
 
-    async def _find_vanished(self) -> list[VanishedDocument]:
+    async def _find_vanished(self) -> list[UnreadDocument]:
         documents = await self._load_unread()
         if not documents:
             return []
@@ -295,23 +282,14 @@ class Settlement:
         if new:
             mark = partial(mark_vanished, scan_id=self._scan_id, sitemap_ids=new)
             await self._steps.run(mark)
-        now = await self._steps.read(database_time)
-        return [self._vanished(doc, now, found) for doc in documents if _has_vanished(doc, found)]
-
-    def _vanished(
-        self, document: UnreadDocument, now: datetime, found: VanishingSearch
-    ) -> VanishedDocument:
-        # An earlier attempt at this scan may have marked the document.
-        is_later = document.vanished_scan_id not in (None, self._scan_id)
-        return VanishedDocument(
-            id=document.id,
-            url=document.url,
-            url_count=document.url_count,
-            last_complete_at=document.last_complete_at,
-            vanished_at=document.vanished_at or now,
-            scan_started_at=document.vanished_scan_started_at,
-            again=is_later and document.id in found.ids,
-        )
+        # An earlier attempt at this scan may have marked documents.
+        new_ones = (None, self._scan_id)
+        again = {doc.id for doc in documents if doc.vanished_scan_id not in new_ones} & found.ids
+        return [
+            replace(doc, vanished_again=doc.id in again)
+            for doc in documents
+            if doc.id in found.ids or doc.vanished_at is not None
+        ]
 
     async def _load_unread(self) -> list[UnreadDocument]:
         """The documents that the scan did not read, if it is one of the whole site."""
@@ -342,7 +320,7 @@ class Settlement:
         return await self._steps.read(look_up)
 
     async def _decide(
-        self, vanished: list[VanishedDocument]
+        self, vanished: list[UnreadDocument]
     ) -> tuple[RemovalDecision, frozenset[UUID]]:
         """Decide about removals and store that, or continue with an earlier decision."""
         incomplete = frozenset(
@@ -367,7 +345,7 @@ class Settlement:
     async def _facts(
         self,
         missing: list[MissingUrls],
-        vanished: list[VanishedDocument],
+        vanished: list[UnreadDocument],
         incomplete: frozenset[UUID],
     ) -> RemovalFacts:
         oldest = await self._steps.read(
@@ -423,10 +401,6 @@ class Settlement:
                 )
                 while await self._steps.run(remove):
                     pass
-
-
-def _has_vanished(document: UnreadDocument, found: VanishingSearch) -> bool:
-    return document.id in found.ids or document.vanished_at is not None
 
 
 @dataclass(slots=True)
@@ -521,7 +495,9 @@ def decide_removals(facts: RemovalFacts, rules: RemovalRules) -> RemovalDecision
     gone = {doc.id: proof for doc in facts.vanished if (proof := _gone(doc, facts, rules))}
     staying = [doc for doc in facts.vanished if doc.id not in gone]
     others = [*facts.oldest_reads, *((doc.url, doc.last_complete_at) for doc in staying)]
-    removals = [_of_document(doc, gone[doc.id]) for doc in facts.vanished if doc.id in gone]
+    removals = [
+        _of_document(doc, gone[doc.id], facts.now) for doc in facts.vanished if doc.id in gone
+    ]
     held, documents = sum(doc.url_count for doc in staying), _vanished_urls(staying)
     is_complete = facts.is_full_scan and set(facts.incomplete) <= gone.keys()
     for urls in facts.missing:
@@ -544,14 +520,15 @@ def may_remove_at_once(leaving: int, url_count: int) -> bool:
 
 
 def _gone(
-    document: VanishedDocument, facts: RemovalFacts, rules: RemovalRules
+    document: UnreadDocument, facts: RemovalFacts, rules: RemovalRules
 ) -> RemovalEvidence | None:
     """The evidence that a vanished document is gone; None if there is not enough."""
     if rules.released:
         return RemovalEvidence.RELEASED
-    age = facts.now - document.vanished_at
-    since = document.scan_started_at or document.vanished_at
-    confirmed = document.again and age >= rules.confirm_after
+    vanished_at = document.vanished_at or facts.now
+    age = facts.now - vanished_at
+    since = document.vanished_scan_started_at or vanished_at
+    confirmed = document.vanished_again and age >= rules.confirm_after
     if confirmed and not _unread_since(since, facts.oldest_reads):
         return RemovalEvidence.CONFIRMED
     return RemovalEvidence.TIMEOUT if age >= rules.hold_at_most else None
@@ -601,14 +578,13 @@ def _in_the_way(
     return {urls.sitemap: HoldReason.EMPTY if urls.is_empty else HoldReason.UNCONFIRMED}
 
 
-def _vanished_urls(documents: Iterable[VanishedDocument]) -> dict[str, HoldReason]:
+def _vanished_urls(documents: Iterable[UnreadDocument]) -> dict[str, HoldReason]:
     return {doc.url: HoldReason.VANISHED for doc in documents if doc.url_count}
 
 
-def _of_document(document: VanishedDocument, evidence: RemovalEvidence) -> Removal:
-    return Removal(
-        document.id, None, evidence, document.last_complete_at, not_after=document.vanished_at
-    )
+def _of_document(document: UnreadDocument, evidence: RemovalEvidence, now: datetime) -> Removal:
+    not_after = document.vanished_at or now
+    return Removal(document.id, None, evidence, document.last_complete_at, not_after=not_after)
 
 
 def _of_missing(urls: MissingUrls, evidence: RemovalEvidence) -> Removal:
