@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from siteatlas.catalog.removals import ParentLink, UnreadDocument
-from siteatlas.processor.settlement import MAX_PROBES, VanishingSearch
-from siteatlas.scanner.events import DocumentProbe
+from siteatlas.errors import Blocked, HttpNotFound, ServerError, SiteatlasError, Timeout
+from siteatlas.processor.settlement import MAX_PROBES, Answer, VanishingSearch
 from siteatlas.storage.models import SitemapScanState
 
 READ_AT = datetime(2026, 11, 1, tzinfo=UTC)
@@ -41,15 +41,15 @@ def document(key: UUID = A, **values: object) -> UnreadDocument:
 class Site:
     """Answers probes, and remembers what was asked."""
 
-    def __init__(self, answer: DocumentProbe | None = None, *, other: bool = False) -> None:
+    def __init__(self, answer: str | SiteatlasError | None = None, *, other: bool = False) -> None:
         self.asked: list[str] = []
         self._answer = answer
         self._other = other
 
-    async def probe(self, urls: Iterable[str]) -> AsyncIterator[DocumentProbe]:
+    async def probe(self, urls: Iterable[str]) -> AsyncIterator[Answer]:
         for url in urls:
             self.asked.append(url)
-            yield (self._answer or DocumentProbe(url, url, 200))._replace(url=url)
+            yield url, self._answer or url
 
     async def is_other_document(self, _url: str, _document: UUID) -> bool:
         return self._other
@@ -81,20 +81,19 @@ async def test_a_named_document_with_a_fault_has_not_vanished(status: int | None
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "vanished"),
+    ("answer", "vanished"),
     [
-        (200, None, True),
-        (404, "http_not_found", True),
-        (410, "http_not_found", True),
-        (403, "blocked", False),
-        (500, "server_error", False),
-        (None, "timeout", False),
+        (None, True),
+        (HttpNotFound(), True),
+        (Blocked(), False),
+        (ServerError(), False),
+        (Timeout(), False),
     ],
 )
 async def test_a_document_that_nothing_names_is_asked(
-    status: int | None, error: str | None, vanished: bool
+    answer: SiteatlasError | None, vanished: bool
 ) -> None:
-    site = Site(DocumentProbe("", document().url, status, error))
+    site = Site(answer)
     found = await site.search(document())
     assert (A in found.ids, site.asked) == (vanished, [document().url])
 
@@ -137,7 +136,7 @@ async def test_a_guess_that_failed_in_this_scan_needs_no_second_request() -> Non
 
 async def test_a_redirect_to_another_document_leaves_the_first_one_behind() -> None:
     moved = document(state=SitemapScanState.UNREAD, error_code="not_asked")
-    target = DocumentProbe("", "https://example.com/other.xml", 200)
+    target = "https://example.com/other.xml"
     assert (await Site(target, other=True).search(moved)).ids == {A}
     assert (await Site(target, other=False).search(moved)).ids == set()
 

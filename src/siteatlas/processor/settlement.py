@@ -56,12 +56,12 @@ from siteatlas.catalog.removals import (
 from siteatlas.catalog.scans import NOT_ASKED, ScanSummary
 from siteatlas.catalog.url_changes import find_leftover_scans, take_over_changes
 from siteatlas.catalog.urls import count_distinct_urls, url_hash
-from siteatlas.errors import NoSitemap, SiteatlasError
+from siteatlas.errors import HttpNotFound, NoSitemap, SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.processor.documents import OpenedScan
 from siteatlas.processor.steps import FencedSteps, FinishedScan
 from siteatlas.queue.operator_actions import is_release_requested
-from siteatlas.scanner.events import DiscoveryMethod, DocumentProbe
+from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.problem_codes import ProblemCode, ProblemGroup
 from siteatlas.storage.models import RemovalEvidence, SitemapScanState
 from siteatlas.storage.session import AsyncSession, database_time
@@ -72,9 +72,11 @@ MAX_PROBES = 100
 NOT_FOUND = (404, 410)
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
-Probe = Callable[[Iterable[str]], AsyncIterator[DocumentProbe]]
+# An address with that after redirects, or with the error of the document.
+Answer = tuple[str, str | SiteatlasError]
+Probe = Callable[[Iterable[str]], AsyncIterator[Answer]]
 IsOtherDocument = Callable[[str, UUID], Awaitable[bool]]
-RequestDocuments = Callable[[Iterable[str]], AsyncGenerator[DocumentProbe, None]]
+RequestDocuments = Callable[[Iterable[str]], AsyncGenerator[Answer, None]]
 
 
 class HoldReason(StrEnum):
@@ -200,7 +202,7 @@ def end_of_scan(
     covers_site = steps.claim.document is None and met_no_limit
     robots_read = any(robots.error_code is None for robots in finished.robots)
 
-    async def probe(urls: Iterable[str]) -> AsyncIterator[DocumentProbe]:
+    async def probe(urls: Iterable[str]) -> AsyncIterator[Answer]:
         async with aclosing(request_documents(urls)) as answers:
             async for answer in answers:
                 steps.activity.record_event()
@@ -456,12 +458,12 @@ class VanishingSearch:
 
     async def _ask(self, documents: Sequence[UnreadDocument]) -> None:
         by_url = {document.requested_url or document.url: document for document in documents}
-        async for answer in self.probe(list(by_url)):
-            document = by_url[answer.url]
-            if answer.http_status in NOT_FOUND:
+        async for url, answer in self.probe(list(by_url)):
+            document = by_url[url]
+            if isinstance(answer, HttpNotFound):
                 self.ids.add(document.id)
                 self.not_found.add(document.id)
-            elif answer.error_code is None and await self._is_left(document, answer.final_url):
+            elif isinstance(answer, str) and await self._is_left(document, answer):
                 self.ids.add(document.id)
 
     async def _is_left(self, document: UnreadDocument, final_url: str) -> bool:

@@ -23,7 +23,6 @@ from siteatlas.scanner.events import (
     ChildrenFound,
     DocumentClosed,
     DocumentOpened,
-    DocumentProbe,
     DocumentRequested,
     EntriesRead,
     EntryColumns,
@@ -206,14 +205,17 @@ class SitemapAnalyzer:
 
     async def probe_documents(
         self, site: WebAddress, urls: Iterable[str], headers: OriginHeaders | None = None
-    ) -> AsyncGenerator[DocumentProbe, None]:
-        """Request documents of a site one after another without reading them."""
+    ) -> AsyncGenerator[tuple[str, str | SiteatlasError], None]:
+        """Request documents of a site one after another without reading them.
+
+        Yields each address with that after redirects, or with the error of the document.
+        """
         on_redirect = SiteHosts(site.host).follow_redirect
         client = self._client.for_site(site, headers=headers, on_redirect=on_redirect)
         async with client:
             try:
                 for url in urls:
-                    yield await probe_document(client, url)
+                    yield url, await probe_document(client, url)
             finally:
                 client.close_idle()
 

@@ -348,16 +348,3 @@ ScanEvent = (
 
 # Receives an event; waits while the consumer is behind.
 Emit = Callable[[ScanEvent], Awaitable[None]]
-
-
-class DocumentProbe(NamedTuple):
-    """The response to a request for a document whose body was not read.
-
-    `final_url` is its address after redirects; `error_code` is the error of the status, or of a
-    request that got no response.
-    """
-
-    url: str
-    final_url: str
-    http_status: int | None = None
-    error_code: str | None = None

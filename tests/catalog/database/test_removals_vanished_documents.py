@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from siteatlas.catalog.removals import mark_vanished
-from siteatlas.scanner.events import DocumentProbe
+from siteatlas.errors import Blocked, ServerError, SiteatlasError, Timeout
 from siteatlas.storage.models import Domain, Sitemap
 from tests.fixtures.database import transaction
 from tests.fixtures.ended_scans import page, site_with_baseline
@@ -58,12 +58,11 @@ async def test_an_attempt_does_not_confirm_what_an_earlier_one_at_the_same_scan_
     assert await site.event_lines(scan) == ["removals_held 30"]
 
 
-@pytest.mark.parametrize("status", [403, 500, None])
-async def test_a_fault_of_an_unnamed_document_starts_no_clock(status: int | None) -> None:
+@pytest.mark.parametrize("fault", [Blocked(), ServerError(), Timeout()])
+async def test_a_fault_of_an_unnamed_document_starts_no_clock(fault: SiteatlasError) -> None:
     site = await site_with_baseline(a=A, b=B)
     scan = await site.scan(b="absent")
-    url = page("/b.xml")
-    scan.answers[url] = DocumentProbe(url, url, status, "fault")
+    scan.answers[page("/b.xml")] = fault
     await scan.publish()
     assert await site.event_lines(scan) == []
     assert (await sitemap("/b.xml")).vanished_at is None
@@ -126,7 +125,7 @@ async def test_a_gone_document_that_is_read_again_is_added() -> None:
 async def test_a_document_that_redirects_to_another_one_vanishes() -> None:
     site = await site_with_baseline(a=A, b=["/b"])
     scan = await site.scan(b="absent")
-    scan.answers[page("/b.xml")] = DocumentProbe(page("/b.xml"), page("/a.xml"), 200)
+    scan.answers[page("/b.xml")] = page("/a.xml")
     await scan.publish()
     assert (await sitemap("/b.xml")).vanished_at is not None
 

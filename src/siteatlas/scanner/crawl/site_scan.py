@@ -69,7 +69,6 @@ from siteatlas.scanner.discovery.probes import (
 )
 from siteatlas.scanner.events import (
     DiscoveryMethod,
-    DocumentProbe,
     Emit,
     RobotsRead,
     SiteResolved,
@@ -436,13 +435,10 @@ def _guess_error(guessed: Sequence[SiteatlasError]) -> SiteatlasError | None:
     return next(error for error in there if not isinstance(error, HtmlInstead))
 
 
-async def probe_document(client: HttpClient, url: str) -> DocumentProbe:
-    """Request a document once, and close the response before its body arrives."""
+async def probe_document(client: HttpClient, url: str) -> str | SiteatlasError:
+    """The address of a document after redirects, or its error; its body is not received."""
     try:
         async with client.get(parse_url(url)) as response:
-            error = response.error()
-            return DocumentProbe(
-                url, response.address.url, response.status, error.code if error else None
-            )
+            return response.status_error() or response.error() or response.address.url
     except (ScanError, AddressError) as fault:
-        return DocumentProbe(url, url, error_code=fault.code)
+        return fault
