@@ -110,7 +110,7 @@ def test_the_order_of_keys_in_extras_is_no_change():
 def test_a_url_listed_twice_is_new_once_and_noted():
     batch, subject = compared(None, columns(URL), columns(URL, URL + "/2", priority=0.1))
     assert (batch.new_urls.url, len(batch.changed_urls)) == ([URL, URL + "/2"], 0)
-    assert [row.priority for row in batch.repeated_urls.values()] == [0.1]
+    assert batch.repeated_urls.priority == [0.1]
     assert subject.tally is not None
     assert subject.tally.problems == {"duplicate_url": 1}
 

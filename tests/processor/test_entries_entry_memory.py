@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from siteatlas.catalog.url_copy import NO_DATE, UrlColumns
+from siteatlas.catalog.url_copy import NO_DATE, UrlRows
 from siteatlas.catalog.urls import LoadedEntries
 from siteatlas.processor import entries as entry_memory
 from siteatlas.processor.entries import (
@@ -60,7 +60,7 @@ class Site:
             )
         return found
 
-    def parts(self) -> list[UrlColumns]:
+    def parts(self) -> list[UrlRows]:
         """The listed entries as the recorder takes them in, 100 at a time."""
         chunks = [self.listed[n : n + 100] for n in range(0, len(self.listed), 100)]
         return [
@@ -103,7 +103,7 @@ def written(site: Site, memory: EntryMemory) -> tuple[dict[int, Value], set[int]
     for part in site.parts():
         picked = memory.pick(part)
 
-        def value(index: int, part: UrlColumns = part) -> Value:
+        def value(index: int, part: UrlRows = part) -> Value:
             return part.dates[index], part.fingerprint[index]
 
         for index in (*picked.new, *picked.changed):

@@ -11,7 +11,7 @@ takes over the changes of scans that ended without being published (`take_over_c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -39,9 +39,11 @@ from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from siteatlas.catalog.url_copy import EARLIEST, UrlKeys, UrlRows
+from siteatlas.catalog.url_copy import UrlRows
 from siteatlas.catalog.urls import (
     LISTED_VALUES,
+    Keys,
+    key_parameters,
     of_document,
     unnested_keys,
     unnested_rows,
@@ -74,14 +76,14 @@ async def record_added(
     session: AsyncSession, rows: UrlRows, reported: Reported, *, scan_id: int
 ) -> None:
     """Record that rows which were just stored are new to their documents."""
-    keys = UrlKeys()
+    keys: dict[UUID, list[int]] = {}
     first = 0
     for sitemap_id, count in rows.runs:
         if sitemap_id in reported:
-            keys.append(sitemap_id, rows.url_hash[first : first + count])
+            keys.setdefault(sitemap_id, []).extend(rows.url_hash[first : first + count])
         first += count
-    for some in keys.parts():
-        await session.execute(_record_added, _reported_values(some, reported, scan_id))
+    for values in key_parameters(keys):
+        await session.execute(_record_added, _reported_values(values, reported, scan_id))
 
 
 async def change_urls(
@@ -101,26 +103,25 @@ async def change_urls(
     if not only_later and reported.keys().isdisjoint(rows.sitemap_ids()):
         await update_urls(session, rows)
         return
-    values = _reported_values(rows, reported, scan_id)
+    values = _reported_values(rows.parameters(), reported, scan_id)
     await session.execute(_change_rows, values | {"p_only_later": only_later})
 
 
 async def expire_urls(
-    session: AsyncSession, keys: UrlKeys, reported: Reported, *, scan_id: int
+    session: AsyncSession, keys: Keys, reported: Reported, *, scan_id: int
 ) -> None:
     """Set URLs to removed at once: of a window, or by a read that is silent."""
-    for some in keys.parts():
-        await session.execute(_expire_rows, _reported_values(some, reported, scan_id))
+    for values in key_parameters(keys):
+        await session.execute(_expire_rows, _reported_values(values, reported, scan_id))
 
 
-async def mark_missing(session: AsyncSession, keys: UrlKeys, *, scan_id: int) -> None:
+async def mark_missing(session: AsyncSession, keys: Keys, *, scan_id: int) -> None:
     """Mark URLs as missing since this scan, unless they are already."""
-    for some in keys.parts():
-        await session.execute(_mark_missing, some.parameters() | {"p_scan_id": scan_id})
+    for values in key_parameters(keys):
+        await session.execute(_mark_missing, values | {"p_scan_id": scan_id})
 
 
-def _reported_values(rows: UrlRows | UrlKeys, reported: Reported, scan_id: int) -> dict[str, Any]:
-    values = rows.parameters()
+def _reported_values(values: dict[str, Any], reported: Reported, scan_id: int) -> dict[str, Any]:
     documents = values["p_sitemap_ids"]
     return values | {
         "p_scan_id": scan_id,
@@ -152,7 +153,7 @@ def _change_rows_statement() -> Insert:
     of a URL the latest counts.
     """
     rows = unnested_rows()
-    earliest = literal(EARLIEST, DateTime(timezone=True))
+    earliest = literal(datetime.min.replace(tzinfo=UTC), DateTime(timezone=True))
     new_date = func.coalesce(rows.c.lastmod, earliest)
     old_date = func.coalesce(_row.lastmod, earliest)
     is_later = or_(

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice, repeat
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -40,11 +40,10 @@ COLUMNS = (
     "fingerprint",
     "lastmod_text",
 )
+HELD_COLUMNS = (*COLUMNS[1:], "dates")
 LINE_BREAK = "\n"
-KEYS_PER_STATEMENT = 10_000
 # About the memory of a row without its extras.
 ROW_SIZE = 400
-EARLIEST = datetime.min.replace(tzinfo=UTC)
 POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 # The date of an entry without one: before all others.
@@ -55,65 +54,13 @@ STALLED_SECONDS = COPY_SECONDS + 10
 NULL = b"\xff\xff\xff\xff"
 
 
-class UrlRow(NamedTuple):
-    """One row of `sitemap_urls`; `extras` is a JSON text."""
-
-    url_hash: int
-    url: str
-    lastmod: datetime | None
-    changefreq: str | None
-    priority: float | None
-    extras: str | None
-    fingerprint: int
-    lastmod_text: str | None
-
-    @property
-    def order(self) -> tuple[datetime, int]:
-        """Of several listings of a URL, the greatest counts: that with the latest date."""
-        return self.lastmod or EARLIEST, self.fingerprint
-
-
-class UrlColumns(NamedTuple):
-    """Rows of one document, column by column, with the columns of `UrlRow`.
-
-    `dates` are the numbers of `lastmod`.
-    """
-
-    url_hash: list[int]
-    url: list[str]
-    lastmod: list[datetime | None]
-    changefreq: list[str | None]
-    priority: list[float | None]
-    extras: list[str | None]
-    fingerprint: list[int]
-    lastmod_text: list[str | None]
-    dates: list[int]
-
-    @classmethod
-    def of_rows(cls, rows: Iterable[UrlRow]) -> UrlColumns:
-        """These rows as columns."""
-        columns: list[Any] = [list(column) for column in zip(*rows, strict=True)]
-        columns = columns or [[] for _ in UrlRow._fields]
-        columns.append(date_numbers(columns[UrlRow._fields.index("lastmod")]))
-        return cls(*columns)
-
-    def at(self, indexes: Sequence[int]) -> UrlColumns:
-        """The rows at these indexes."""
-        columns: list[Any] = [[column[index] for index in indexes] for column in self]
-        return UrlColumns(*columns)
-
-    def row(self, index: int) -> UrlRow:
-        """The row at an index."""
-        values: list[Any] = [column[index] for column in self[:-1]]
-        return UrlRow(*values)
-
-
 @dataclass(slots=True)
 class UrlRows:
-    """Rows of `sitemap_urls`, column by column. `extras` are JSON texts.
+    """Rows of `sitemap_urls`, column by column. `extras` are JSON texts, `dates` the lastmods.
 
-    `runs` says how many rows in a row belong to which document; `size` is about the memory, in
-    bytes, that all of it takes. `contested` rows may be stored already.
+    `runs` says how many rows in a row belong to which document; entries that are still compared
+    have none. `size` is about the memory, in bytes, that all of it takes. `contested` rows may be
+    stored already. `places` are those of the rows that `put_latest` has added.
     """
 
     runs: list[tuple[UUID, int]] = field(default_factory=list)
@@ -128,21 +75,55 @@ class UrlRows:
     dates: list[int] = field(default_factory=list)
     size: int = 0
     contested: bool = False
+    places: dict[tuple[UUID, int], int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.url_hash)
 
-    def append(self, sitemap_id: UUID, columns: UrlColumns) -> None:
+    def at(self, indexes: Sequence[int]) -> UrlRows:
+        """The rows at these indexes."""
+        columns: list[Any] = [[values[index] for index in indexes] for values in self._columns()]
+        return UrlRows([], *columns)
+
+    def append(self, sitemap_id: UUID, rows: UrlRows) -> None:
         """Add rows of one document."""
-        count = len(columns.url_hash)
+        count = len(rows)
         if not count:
             return
         self.runs.append((sitemap_id, count))
         self.size += count * ROW_SIZE
-        if columns.extras.count(None) < count:
-            self.size += sum(len(extra) for extra in columns.extras if extra)
-        for name, values in zip(columns._fields, columns, strict=True):
-            getattr(self, name).extend(values)
+        if rows.extras.count(None) < count:
+            self.size += sum(len(extra) for extra in rows.extras if extra)
+        for values, more in zip(self._columns(), rows._columns(), strict=True):
+            values.extend(more)
+
+    def put_latest(self, sitemap_id: UUID, rows: UrlRows, index: int) -> None:
+        """Add the row at an index. Of several listings of a URL, the greatest is kept.
+
+        That is the one with the latest date; of those with equal dates, the fingerprints decide.
+        """
+        place = self.places.setdefault((sitemap_id, rows.url_hash[index]), len(self))
+        if place == len(self):
+            self.append(sitemap_id, rows.at([index]))
+            return
+        kept = self.dates[place], self.fingerprint[place]
+        if kept < (rows.dates[index], rows.fingerprint[index]):
+            for values, more in zip(self._columns(), rows._columns(), strict=True):
+                values[place] = more[index]
+
+    def discard(self, sitemap_id: UUID, url_hash: int) -> None:
+        """Remove a row if it is there; all of them must have been added by `put_latest`."""
+        place = self.places.pop((sitemap_id, url_hash), None)
+        if place is None:
+            return
+        for values in (self.runs, *self._columns()):
+            values[place] = values[-1]
+            del values[-1]
+        if place < len(self):
+            self.places[self.runs[place][0], self.url_hash[place]] = place
+
+    def _columns(self) -> list[list[Any]]:
+        return [getattr(self, name) for name in HELD_COLUMNS]
 
     def sitemap_ids(self) -> list[UUID]:
         """The documents of the rows, each once."""
@@ -164,47 +145,6 @@ class UrlRows:
             "p_extras": _join_column(self.extras),
             "p_fingerprint": self.fingerprint,
             "p_lastmod_text": self.lastmod_text,
-        }
-
-
-@dataclass(slots=True)
-class UrlKeys:
-    """Keys of stored rows of `sitemap_urls`, by document."""
-
-    runs: list[tuple[UUID, Sequence[int]]] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return sum(len(hashes) for _, hashes in self.runs)
-
-    def append(self, sitemap_id: UUID, hashes: Sequence[int]) -> None:
-        """Add rows of one document."""
-        if hashes:
-            self.runs.append((sitemap_id, hashes))
-
-    def parts(self) -> Iterator[UrlKeys]:
-        """The keys in parts, each for one statement."""
-        part, left = UrlKeys(), KEYS_PER_STATEMENT
-        for sitemap_id, hashes in self.runs:
-            first = 0
-            while first < len(hashes):
-                some = hashes[first : first + left]
-                part.append(sitemap_id, some)
-                first += len(some)
-                left -= len(some)
-                if not left:
-                    yield part
-                    part, left = UrlKeys(), KEYS_PER_STATEMENT
-        if part.runs:
-            yield part
-
-    def parameters(self) -> dict[str, Any]:
-        """The keys as parameters of a statement."""
-        sitemap_ids = list(dict.fromkeys(sitemap_id for sitemap_id, _ in self.runs))
-        place = {sitemap_id: n for n, sitemap_id in enumerate(sitemap_ids, start=1)}
-        return {
-            "p_sitemap_ids": sitemap_ids,
-            "p_place": [place[one] for one, hashes in self.runs for _ in hashes],
-            "p_url_hash": [key for _, hashes in self.runs for key in hashes],
         }
 
 

@@ -12,6 +12,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -52,8 +53,11 @@ from siteatlas.storage.schema import SITEMAP_URLS, SITEMAPS, table_of
 LISTED_VALUES = COLUMNS[3:]
 # The flags of a loaded entry.
 IS_MISSING, IS_REMOVED = 2, 4
+KEYS_PER_STATEMENT = 10_000
 FINGERPRINTS_PER_QUERY = 20_000
 
+# Keys of stored rows of `sitemap_urls`: the hashes of URLs, by document.
+Keys = Mapping[UUID, Sequence[int]]
 Row = Mapping[str, Any]
 Names = tuple[str, ...]
 
@@ -154,6 +158,15 @@ def unnested_keys() -> Subquery:
         keys.c.url_hash,
         keys.c.place,
     ).subquery("rows")
+
+
+def key_parameters(keys: Keys) -> Iterator[dict[str, Any]]:
+    """The parameters of `unnested_keys`, for as many statements as it takes."""
+    documents = list(keys)
+    rows = ((place, key) for place, one in enumerate(documents, start=1) for key in keys[one])
+    while some := list(islice(rows, KEYS_PER_STATEMENT)):
+        places, hashes = map(list, zip(*some, strict=True))
+        yield {"p_sitemap_ids": documents, "p_place": places, "p_url_hash": hashes}
 
 
 def of_document(name: str, type_: Any, place: ColumnElement[Any]) -> ColumnElement[Any]:

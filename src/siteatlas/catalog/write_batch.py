@@ -5,7 +5,7 @@ URLs are written first, then the documents that list them.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -30,7 +30,7 @@ from siteatlas.catalog.sitemaps import (
     update_sitemaps,
 )
 from siteatlas.catalog.url_changes import change_urls, expire_urls, mark_missing, record_added
-from siteatlas.catalog.url_copy import ROW_SIZE, UrlColumns, UrlKeys, UrlRow, UrlRows
+from siteatlas.catalog.url_copy import UrlRows
 from siteatlas.catalog.urls import insert_urls
 from siteatlas.storage.models import FeedEventKind, SitemapScanState
 
@@ -64,9 +64,9 @@ class WriteBatch:
     origin: str | None = None
     new_urls: UrlRows = field(default_factory=UrlRows)
     changed_urls: UrlRows = field(default_factory=UrlRows)
-    repeated_urls: dict[tuple[UUID, int], UrlRow] = field(default_factory=dict)
-    missing: UrlKeys = field(default_factory=UrlKeys)
-    expired: UrlKeys = field(default_factory=UrlKeys)
+    repeated_urls: UrlRows = field(default_factory=UrlRows)
+    missing: dict[UUID, Sequence[int]] = field(default_factory=dict)
+    expired: dict[UUID, Sequence[int]] = field(default_factory=dict)
     reported: dict[UUID, datetime | None] = field(default_factory=dict)
     not_modified: set[UUID] = field(default_factory=set)
     same_content: set[UUID] = field(default_factory=set)
@@ -89,14 +89,8 @@ class WriteBatch:
         """The approximate memory of the rows, in bytes."""
         # A dict with its id, its URL, its link and its place on the frontier.
         documents = self.document_rows * 1_000
-        repeated = len(self.repeated_urls) * ROW_SIZE
-        return self.new_urls.size + self.changed_urls.size + repeated + documents
-
-    def add_repeated(self, sitemap_id: UUID, row: UrlRow) -> None:
-        """Add another listing of a URL; of several, the latest is kept."""
-        kept = self.repeated_urls.get((sitemap_id, row.url_hash))
-        if kept is None or kept.order < row.order:
-            self.repeated_urls[sitemap_id, row.url_hash] = row
+        urls = self.new_urls.size + self.changed_urls.size + self.repeated_urls.size
+        return urls + documents
 
     @property
     def has_rows_of_read_documents(self) -> bool:
@@ -157,10 +151,7 @@ async def _flush_urls(session: AsyncSession, batch: WriteBatch, scan_id: int) ->
     await insert_urls(session, batch.new_urls)
     await record_added(session, batch.new_urls, reported, scan_id=scan_id)
     await change_urls(session, batch.changed_urls, reported, scan_id=scan_id)
-    repeated = UrlRows()
-    for (sitemap_id, _), row in batch.repeated_urls.items():
-        repeated.append(sitemap_id, UrlColumns.of_rows([row]))
-    await change_urls(session, repeated, reported, scan_id=scan_id, only_later=True)
+    await change_urls(session, batch.repeated_urls, reported, scan_id=scan_id, only_later=True)
     await expire_urls(session, batch.expired, reported, scan_id=scan_id)
     await mark_missing(session, batch.missing, scan_id=scan_id)
 

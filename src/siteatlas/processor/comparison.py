@@ -16,7 +16,7 @@ from typing import NamedTuple
 import orjson
 from xxhash import xxh3_64_intdigest
 
-from siteatlas.catalog.url_copy import UrlColumns, date_numbers
+from siteatlas.catalog.url_copy import UrlRows, date_numbers
 from siteatlas.catalog.urls import url_hashes
 from siteatlas.catalog.write_batch import WriteBatch
 from siteatlas.hash_arrays import SIGN_BIT, TWO_TO_64, signed64
@@ -43,7 +43,7 @@ def record_entries(document: ScannedDocument, event: EntriesRead, batch: WriteBa
 
     Those that the document lists repeatedly are counted in its tally.
     """
-    listed = _columns_to_store(event.columns)
+    listed = _rows_to_store(event.columns)
     assert document.memory is not None
     picked = document.memory.pick(listed)
     document.breakdown = document.breakdown or UrlBreakdown()
@@ -56,41 +56,38 @@ def record_entries(document: ScannedDocument, event: EntriesRead, batch: WriteBa
     _add_repeated(document, picked, listed, batch)
 
 
-def _columns_to_store(columns: EntryColumns) -> UrlColumns:
+def _rows_to_store(columns: EntryColumns) -> UrlRows:
     # Sorted keys, so that scanned and stored entries compare equal.
     extras = [
         None if extra is None else orjson.dumps(extra, option=orjson.OPT_SORT_KEYS).decode()
         for extra in columns.extras
     ]
-    return UrlColumns(
-        url_hashes(columns.urls),
-        columns.urls,
-        columns.lastmods,
-        columns.changefreqs,
-        columns.priorities,
-        extras,
-        fingerprints(columns.changefreqs, columns.priorities, extras),
-        stored_texts(columns.lastmods, columns.listed_lastmods()),
-        date_numbers(columns.lastmods),
+    return UrlRows(
+        url_hash=url_hashes(columns.urls),
+        url=columns.urls,
+        lastmod=columns.lastmods,
+        changefreq=columns.changefreqs,
+        priority=columns.priorities,
+        extras=extras,
+        fingerprint=fingerprints(columns.changefreqs, columns.priorities, extras),
+        lastmod_text=stored_texts(columns.lastmods, columns.listed_lastmods()),
+        dates=date_numbers(columns.lastmods),
     )
 
 
 def _add_repeated(
-    document: ScannedDocument, picked: Picked, columns: UrlColumns, batch: WriteBatch
+    document: ScannedDocument, picked: Picked, listed: UrlRows, batch: WriteBatch
 ) -> None:
     if picked.set_aside or picked.settled:
-        document.set_aside = aside = document.set_aside or {}
+        document.set_aside = aside = document.set_aside or UrlRows()
         for index in picked.set_aside:
-            row = columns.row(index)
-            kept = aside.get(row.url_hash)
-            if kept is None or kept.order < row.order:
-                aside[row.url_hash] = row
+            aside.put_latest(document.id, listed, index)
         for index in picked.settled:
-            aside.pop(columns.url_hash[index], None)
+            aside.discard(document.id, listed.url_hash[index])
     for index in picked.later:
-        batch.add_repeated(document.id, columns.row(index))
+        batch.repeated_urls.put_latest(document.id, listed, index)
     for index in picked.repeated:
-        document.note_repeated(columns.url[index])
+        document.note_repeated(listed.url[index])
 
 
 def fingerprints(
@@ -161,8 +158,7 @@ def conclude(
 def add_set_aside(document: ScannedDocument, batch: WriteBatch) -> None:
     """Add the entries that waited for a later listing of their URL, when the document has ended."""
     if document.set_aside:
-        rows = document.set_aside.values()
-        batch.changed_urls.append(document.id, UrlColumns.of_rows(rows))
+        batch.changed_urls.append(document.id, document.set_aside)
         document.set_aside = None
 
 
@@ -229,10 +225,10 @@ def _add_unseen(
     document: ScannedDocument, memory: EntryMemory, event: DocumentClosed, batch: WriteBatch
 ) -> None:
     if event.is_window or was_read_by_another_version(document):
-        batch.expired.append(document.id, memory.unseen())
+        batch.expired[document.id] = memory.unseen()
         document.changes |= {"url_count": len(memory), "missing_count": 0}
     else:
-        batch.missing.append(document.id, memory.newly_missing())
+        batch.missing[document.id] = memory.newly_missing()
         document.changes["missing_count"] = memory.listed_count - len(memory)
 
 

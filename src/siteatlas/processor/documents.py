@@ -29,7 +29,7 @@ from siteatlas.catalog.sitemaps import (
     LastRead,
     load_last_read,
 )
-from siteatlas.catalog.url_copy import UrlRow
+from siteatlas.catalog.url_copy import UrlRows
 from siteatlas.catalog.urls import load_entries, load_some_entries, url_hash
 from siteatlas.errors import UrlLimitReached
 from siteatlas.hash_arrays import index_of
@@ -105,7 +105,7 @@ class ScannedDocument:
     memory: EntryMemory | None = None
     breakdown: UrlBreakdown | None = None
     last_read: LastRead = NEVER_READ
-    set_aside: dict[int, UrlRow] | None = None
+    set_aside: UrlRows | None = None
     child_ids: bytearray | None = None
     tally: Tally | None = None
     closed: DocumentClosed | None = None

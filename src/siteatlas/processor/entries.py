@@ -22,7 +22,7 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
-from siteatlas.catalog.url_copy import MICROSECOND, NO_DATE, POSTGRES_EPOCH, UrlColumns
+from siteatlas.catalog.url_copy import MICROSECOND, NO_DATE, POSTGRES_EPOCH, UrlRows
 from siteatlas.catalog.urls import IS_MISSING, IS_REMOVED, LoadedEntries
 from siteatlas.hash_arrays import HashArrays, index_of, signed64
 
@@ -134,7 +134,7 @@ class EntryMemory:
         """The hashes of stored URLs that were not listed and are not yet marked as missing."""
         return self._stored.newly_missing()
 
-    def pick(self, listed: UrlColumns) -> Picked:
+    def pick(self, listed: UrlRows) -> Picked:
         """Record listed URLs; tell what has to be written of them."""
         self.dated += len(listed.dates) - listed.dates.count(NO_DATE)
         if self.sample is not None:
@@ -183,7 +183,7 @@ class EntryMemory:
         self._hold(self._stored.size - before)
         return found
 
-    def _pick_stored(self, listed: UrlColumns, positions: range | list[int]) -> Picked | None:
+    def _pick_stored(self, listed: UrlRows, positions: range | list[int]) -> Picked | None:
         """`pick` for entries that are all stored and listed, each once; None if they are not."""
         stored, picked = self._stored, Picked()
         if any(_at(stored.flags, positions)) or not _are_different(positions):
@@ -195,7 +195,7 @@ class EntryMemory:
         self._seen_stored += len(positions) - len(differing)
         return picked
 
-    def _differing(self, listed: UrlColumns, positions: range | list[int]) -> list[int]:
+    def _differing(self, listed: UrlRows, positions: range | list[int]) -> list[int]:
         stored = self._stored
         pairs = [
             (_at(stored.fingerprints, positions), listed.fingerprint),
@@ -212,7 +212,7 @@ class EntryMemory:
                 found.update(compress(count(), map(ne, before, now)))
         return sorted(found)
 
-    def _pick_one_by_one(self, listed: UrlColumns, positions: Sequence[int | None]) -> Picked:
+    def _pick_one_by_one(self, listed: UrlRows, positions: Sequence[int | None]) -> Picked:
         self._is_over_budget()
         picked, new = Picked(), []
         for index, position in enumerate(positions):
@@ -226,7 +226,7 @@ class EntryMemory:
         picked.new = new
         return picked
 
-    def _compare(self, listed: UrlColumns, index: int, position: int, picked: Picked) -> None:
+    def _compare(self, listed: UrlRows, index: int, position: int, picked: Picked) -> None:
         stored = self._stored
         flags = stored.flags[position]
         if flags & SEEN:
@@ -252,9 +252,7 @@ class EntryMemory:
             picked.changed.append(index)
         self._accept(listed, index, position)
 
-    def _compare_repeated(
-        self, listed: UrlColumns, index: int, position: int, picked: Picked
-    ) -> None:
+    def _compare_repeated(self, listed: UrlRows, index: int, position: int, picked: Picked) -> None:
         stored = self._stored
         aside = stored.flags[position] & SET_ASIDE
         if self._is_older(listed, index, position):
@@ -270,13 +268,13 @@ class EntryMemory:
             picked.later.append(index)
             self._accept(listed, index, position)
 
-    def _has_same_date(self, listed: UrlColumns, index: int, position: int) -> bool:
+    def _has_same_date(self, listed: UrlRows, index: int, position: int) -> bool:
         texts = self._stored.texts
         stored_text = NO_TEXT if texts is None else texts[position]
         listed_text = text_number(listed.lastmod_text[index])
         return self._stored.dates[position] == listed.dates[index] and stored_text == listed_text
 
-    def _is_older(self, listed: UrlColumns, index: int, position: int) -> bool:
+    def _is_older(self, listed: UrlRows, index: int, position: int) -> bool:
         """Whether a listed entry has an older date than the stored one; else fingerprints decide.
 
         That is arbitrary, but does not depend on the order of the entries.
@@ -287,7 +285,7 @@ class EntryMemory:
             stored.fingerprints[position],
         )
 
-    def _accept(self, listed: UrlColumns, index: int, position: int) -> None:
+    def _accept(self, listed: UrlRows, index: int, position: int) -> None:
         text = text_number(listed.lastmod_text[index])
         self._stored.accept(position, listed.fingerprint[index], listed.dates[index], text)
 
