@@ -10,11 +10,11 @@ import orjson
 import pytest
 
 from siteatlas.catalog.url_copy import ROW_SIZE, date_numbers
-from siteatlas.catalog.urls import LoadedEntries, url_hash
+from siteatlas.catalog.urls import StoredEntries, url_hash
 from siteatlas.catalog.write_batch import WriteBatch
 from siteatlas.processor.comparison import add_set_aside, fingerprints, record_entries
 from siteatlas.processor.documents import ScannedDocument
-from siteatlas.processor.entries import EntryMemory, MemoryBudget, StoredEntries
+from siteatlas.processor.entries import EntryMemory, MemoryBudget
 from siteatlas.scanner.events import DiscoveryMethod, EntriesRead, EntryColumns
 
 URL = "https://a.example/page"
@@ -40,7 +40,7 @@ def stored_as(**values) -> StoredEntries:
     dates = date_numbers([values.get("lastmod")])
     entries = StoredEntries()
     hashes, texts = array("q", [url_hash(URL)]), [values.get("lastmod_text")]
-    entries.extend(LoadedEntries(hashes, array("q", prints), array("q", dates), texts, bytes(1)))
+    entries.extend(hashes, array("q", prints), array("q", dates), texts, bytes(1))
     return entries
 
 

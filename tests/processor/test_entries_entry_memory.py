@@ -11,16 +11,9 @@ from random import Random
 import pytest
 
 from siteatlas.catalog.url_copy import NO_DATE, UrlRows
-from siteatlas.catalog.urls import LoadedEntries
+from siteatlas.catalog.urls import MAX_SEARCHES, MISSING, REMOVED, StoredEntries
 from siteatlas.processor import entries as entry_memory
-from siteatlas.processor.entries import (
-    MAX_SEARCHES,
-    MISSING,
-    REMOVED,
-    EntryMemory,
-    MemoryBudget,
-    StoredEntries,
-)
+from siteatlas.processor.entries import EntryMemory, MemoryBudget
 from tests.fixtures.entries import listed_columns
 
 Value = tuple[int, int]
@@ -50,13 +43,11 @@ class Site:
         for first in range(0, len(ordered), 100):
             part = ordered[first : first + 100]
             found.extend(
-                LoadedEntries(
-                    array("q", [key for key, _ in part]),
-                    array("q", [value for _, (_, value, _) in part]),
-                    array("q", [date for _, (date, _, _) in part]),
-                    None,
-                    bytes(flags for _, (_, _, flags) in part),
-                )
+                array("q", [key for key, _ in part]),
+                array("q", [value for _, (_, value, _) in part]),
+                array("q", [date for _, (date, _, _) in part]),
+                None,
+                bytes(flags for _, (_, _, flags) in part),
             )
         return found
 
@@ -209,7 +200,7 @@ def bytes_held(stored: int, hashes: list[int], most: int, *, in_order: bool) -> 
     for first in range(0, stored, 500):
         known = array("q", [key + 1 for key in hashes[first : first + 500]])
         dates = array("q", [1] * len(known))
-        entries.extend(LoadedEntries(known, known, dates, None, bytes(len(known))))
+        entries.extend(known, known, dates, None, bytes(len(known)))
     memory = EntryMemory(budget, entries)
     if 1 < stored < len(hashes):
         # As many new URLs as make an index.

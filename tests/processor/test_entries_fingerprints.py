@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from siteatlas.catalog.url_copy import NO_DATE, date_numbers
+from siteatlas.catalog.urls import text_numbers
 from siteatlas.processor.comparison import fingerprints
-from siteatlas.processor.entries import READ_VERSION, text_numbers
+from siteatlas.processor.entries import READ_VERSION
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 

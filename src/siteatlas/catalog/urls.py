@@ -12,8 +12,8 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
-from typing import Any, NamedTuple
+from itertools import compress, islice
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
@@ -45,14 +45,25 @@ from sqlalchemy.sql.selectable import Subquery
 from xxhash import xxh3_64_intdigest
 
 from siteatlas.catalog.url_copy import COLUMNS, LINE_BREAK, UrlRows, copy_urls
-from siteatlas.hash_arrays import SIGN_BIT, TWO_TO_64, hash_ranges, signed64
+from siteatlas.hash_arrays import SIGN_BIT, TWO_TO_64, hash_ranges, index_of, signed64
 from siteatlas.storage.models import Base
 from siteatlas.storage.schema import SITEMAP_URLS, SITEMAPS, table_of
 
 # What a document lists for a URL: the columns after the key and the URL.
 LISTED_VALUES = COLUMNS[3:]
-# The flags of a loaded entry.
-IS_MISSING, IS_REMOVED = 2, 4
+# The flags of stored entries. The others are set while the document is read.
+SEEN, MISSING, REMOVED, SET_ASIDE = 1, 2, 4, 8
+# For `bytes.translate`: 1 for listed entries that were not seen, or for those not missing yet.
+UNSEEN = bytes(not flags & (SEEN | REMOVED) for flags in range(256))
+NEWLY_MISSING = bytes(not flags & (SEEN | REMOVED | MISSING) for flags in range(256))
+WITH_SEEN = bytes(flags | SEEN for flags in range(256))
+NO_TEXT = 0
+ITEM_BYTES = 8
+# The database may store some pages of entries in another order than they were listed in.
+NEARBY = 2_000
+# How many URLs of a document are searched for among all entries before an index is made: the
+# database moves single rows into gaps, and few URLs are new.
+MAX_SEARCHES = 16
 KEYS_PER_STATEMENT = 10_000
 FINGERPRINTS_PER_QUERY = 20_000
 
@@ -192,43 +203,193 @@ _insert_urls = _insert_urls_statement()
 _update_urls = _update_urls_statement()
 
 
-class LoadedEntries(NamedTuple):
-    """Stored entries of a document, column by column.
+class StoredEntries:
+    """The stored entries of one document. `in_order`: loaded in the order of their hashes.
 
-    `dates` are those of `date_numbers`; `texts` is None if no date has one.
+    Entries have positions, in the order in which they were loaded. That is the order in which they
+    were first listed, unless memory is short, so usually each listed URL is at the position after
+    the last one. Rows that have changed since follow one another somewhere else. If many URLs are
+    in neither place, an index is made: a dict, or arrays that take less memory.
     """
 
-    hashes: array[int]
-    fingerprints: array[int]
-    dates: array[int]
-    texts: list[str | None] | None
-    flags: bytes
+    def __init__(self, *, in_order: bool = False) -> None:
+        self._in_order = in_order
+        self._index: dict[int, int] | None = None
+        # The hashes in their order, and the positions of these.
+        self._sorted: tuple[array[int], array[int]] | None = None
+        self._next = 0
+        self._next_moved = 0
+        self._searches = 0
+        self.hashes = array("q")
+        self.fingerprints = array("q")
+        self.dates = array("q")
+        self.texts: array[int] | None = None
+        self.flags = bytearray()
+
+    def __len__(self) -> int:
+        return len(self.flags)
+
+    @property
+    def size(self) -> int:
+        """The approximate memory of the entries, in bytes."""
+        index = 150 if self._index is not None else 2 * ITEM_BYTES if self._sorted else 0
+        texts = ITEM_BYTES if self.texts is not None else 0
+        # Hash, fingerprint, date and flags; arrays grow by a sixteenth.
+        values = 3 * ITEM_BYTES + 2
+        return len(self) * (index + values + texts)
+
+    def extend(
+        self,
+        hashes: array[int],
+        fingerprints: array[int],
+        dates: array[int],
+        texts: Sequence[str | None] | None,
+        flags: bytes,
+    ) -> None:
+        """Add entries; if `in_order`, their hashes are greater than all previous ones.
+
+        `dates` are those of `date_numbers`; `texts` is None if no date has one.
+        """
+        first = len(self)
+        self.hashes.extend(hashes)
+        self.fingerprints.extend(fingerprints)
+        self.dates.extend(dates)
+        self.flags.extend(flags)
+        numbers = None if texts is None else text_numbers(texts)
+        if numbers is not None and self.texts is None:
+            self.texts = array("q", bytes(ITEM_BYTES * first))
+        if self.texts is not None:
+            self.texts.extend(numbers or bytes(len(hashes)))
+
+    def positions(
+        self, hashes: Sequence[int], *, short_of_memory: bool = False
+    ) -> range | list[int | None]:
+        """The positions of URLs; None for those that are not stored.
+
+        A range if they follow each other as they were loaded.
+        """
+        first, end = self._next, self._next + len(hashes)
+        if self.hashes[first:end] == array("q", hashes):
+            self._next = end
+            return range(first, end)
+        return self._look_up(hashes, short_of_memory=short_of_memory)
+
+    def _look_up(self, hashes: Sequence[int], *, short_of_memory: bool) -> list[int | None]:
+        stored, end = self.hashes, len(self)
+        found: list[int | None] = []
+        for key in hashes:
+            position: int | None = self._next
+            if self._next < end and stored[self._next] == key:
+                self._next += 1
+            elif self._next_moved < end and stored[self._next_moved] == key:
+                position = self._next_moved
+                self._next_moved += 1
+            else:
+                position = self._find(key, short_of_memory=short_of_memory)
+                if position is not None:
+                    self._next_moved = position + 1
+            found.append(position)
+        return found
+
+    def _find(self, key: int, *, short_of_memory: bool) -> int | None:
+        if self._in_order:
+            return index_of(self.hashes, key)
+        if self._index is None and self._sorted is None:
+            first, end = max(0, self._next - NEARBY), self._next + NEARBY
+            if self._searches < MAX_SEARCHES:
+                first, end = 0, len(self)
+                self._searches += 1
+            try:
+                return self.hashes.index(key, first, end)
+            except ValueError:
+                if self._searches < MAX_SEARCHES:
+                    return None
+                self._make_index(short_of_memory=short_of_memory)
+        if self._index is not None:
+            return self._index.get(key)
+        assert self._sorted is not None
+        found, positions = index_of(self._sorted[0], key), self._sorted[1]
+        return None if found is None else positions[found]
+
+    def _make_index(self, *, short_of_memory: bool) -> None:
+        if short_of_memory:
+            order = sorted(range(len(self)), key=self.hashes.__getitem__)
+            hashes = array("q", map(self.hashes.__getitem__, order))
+            self._sorted = hashes, array("q", order)
+        else:
+            self._index = dict(zip(self.hashes, range(len(self)), strict=True))
+
+    def accept(self, position: int, fingerprint: int, date: int, text: int) -> None:
+        """Replace the values of an entry by those that will be stored."""
+        self.fingerprints[position] = fingerprint
+        self.dates[position] = date
+        if self.texts is not None:
+            self.texts[position] = text
+
+    def mark_seen(self, positions: range | list[int]) -> None:
+        if isinstance(positions, range):
+            run = slice(positions.start, positions.stop)
+            self.flags[run] = self.flags[run].translate(WITH_SEEN)
+            return
+        for position in positions:
+            self.flags[position] |= SEEN
+
+    def count_unseen(self) -> int:
+        """How many listed entries were not seen."""
+        return self.flags.translate(UNSEEN).count(1)
+
+    def count_newly_missing(self) -> int:
+        """How many of them were not missing before."""
+        return self.flags.translate(NEWLY_MISSING).count(1)
+
+    def unseen(self) -> array[int]:
+        """The hashes of listed entries that were not seen."""
+        return self._selected(UNSEEN)
+
+    def newly_missing(self) -> array[int]:
+        """The hashes of listed entries that were not seen and were not missing before."""
+        return self._selected(NEWLY_MISSING)
+
+    def _selected(self, table: bytes) -> array[int]:
+        return array("q", compress(self.hashes, self.flags.translate(table)))
 
 
-async def load_entries(session: AsyncSession, sitemap_id: UUID) -> LoadedEntries:
-    """What is stored of the entries of a document, about in the order in which they were listed.
+def text_numbers(texts: Sequence[str | None]) -> list[int] | None:
+    """Hashes of the stored texts of dates; None if there are none."""
+    if texts.count(None) == len(texts):
+        return None
+    return list(map(text_number, texts))
+
+
+def text_number(text: str | None) -> int:
+    """The hash of the stored text of a date."""
+    return NO_TEXT if text is None else signed64(xxh3_64_intdigest(text.encode()))
+
+
+async def load_entries(session: AsyncSession, sitemap_id: UUID, stored: StoredEntries) -> None:
+    """Add the entries of a document, about in the order in which they were listed.
 
     Rows are stored in that order and moved only by changes.
     """
     rows = _stored_entries(sitemap_id).order_by(literal_column("sitemap_urls.ctid"))
-    return await _load_columns(session, rows)
+    await _load_columns(session, rows, stored)
 
 
-async def load_some_entries(
-    session: AsyncSession, sitemap_id: UUID, after: int | None
-) -> LoadedEntries:
-    """One page of the stored entries in the order of their hashes, starting `after` a hash."""
+async def load_more_entries(session: AsyncSession, sitemap_id: UUID, stored: StoredEntries) -> bool:
+    """Add the next page of entries in the order of their hashes; False if there are no more."""
+    before = len(stored)
     rows = _stored_entries(sitemap_id).order_by(SITEMAP_URLS.c.url_hash)
-    if after is not None:
-        rows = rows.where(SITEMAP_URLS.c.url_hash > after)
-    return await _load_columns(session, rows.limit(FINGERPRINTS_PER_QUERY))
+    if before:
+        rows = rows.where(SITEMAP_URLS.c.url_hash > stored.hashes[-1])
+    await _load_columns(session, rows.limit(FINGERPRINTS_PER_QUERY), stored)
+    return len(stored) > before
 
 
 def _stored_entries(sitemap_id: UUID) -> Select[Any]:
     urls = SITEMAP_URLS.c
     flags = case(
-        (urls.removed_at.is_not(None), bytes([IS_REMOVED])),
-        (urls.missing_scan_id.is_not(None), bytes([IS_MISSING])),
+        (urls.removed_at.is_not(None), bytes([REMOVED])),
+        (urls.missing_scan_id.is_not(None), bytes([MISSING])),
         else_=bytes([0]),
     )
     return select(
@@ -243,7 +404,7 @@ def _stored_entries(sitemap_id: UUID) -> Select[Any]:
     ).where(urls.sitemap_id == sitemap_id)
 
 
-async def _load_columns(session: AsyncSession, rows: Select[Any]) -> LoadedEntries:
+async def _load_columns(session: AsyncSession, rows: Select[Any], stored: StoredEntries) -> None:
     """Each column as one value: neither the driver nor Python makes an object of each number."""
     entries = rows.subquery("entries").c
     columns = [
@@ -253,9 +414,7 @@ async def _load_columns(session: AsyncSession, rows: Select[Any]) -> LoadedEntri
     texts = case((func.count(entries.text) > 0, func.array_agg(entries.text, type_=ARRAY(Text()))))
     *found, texts_found = (await session.execute(select(*columns, texts))).one()
     hashes, fingerprints, dates, flags = (column or b"" for column in found)
-    return LoadedEntries(
-        _numbers(hashes), _numbers(fingerprints), _numbers(dates), texts_found, flags
-    )
+    stored.extend(_numbers(hashes), _numbers(fingerprints), _numbers(dates), texts_found, flags)
 
 
 def _numbers(sent: bytes) -> array[int]:

@@ -30,7 +30,7 @@ from siteatlas.catalog.sitemaps import (
     load_last_read,
 )
 from siteatlas.catalog.url_copy import UrlRows
-from siteatlas.catalog.urls import load_entries, load_some_entries, url_hash
+from siteatlas.catalog.urls import StoredEntries, load_entries, load_more_entries, url_hash
 from siteatlas.errors import UrlLimitReached
 from siteatlas.hash_arrays import index_of
 from siteatlas.net.gate import OriginHeaders
@@ -39,7 +39,6 @@ from siteatlas.processor.entries import (
     DateSample,
     EntryMemory,
     MemoryBudget,
-    StoredEntries,
     UrlBreakdown,
 )
 from siteatlas.scanner.events import (
@@ -460,9 +459,11 @@ async def load_document(document: ScannedDocument, budget: MemoryBudget) -> None
     async with get_job_session() as session, session.begin():
         document.last_read = await load_last_read(session, document.id)
         if not in_parts:
-            stored.extend(await load_entries(session, document.id))
-    if in_parts:
-        await _load_in_parts(document.id, stored)
+            await load_entries(session, document.id, stored)
+    has_more = in_parts
+    while has_more:
+        async with get_job_session() as session, session.begin():
+            has_more = await load_more_entries(session, document.id, stored)
     last = document.last_read
     in_doubt = last.lastmod_streak > 0 or not last.lastmod_trusted
     document.memory = EntryMemory(
@@ -471,17 +472,6 @@ async def load_document(document: ScannedDocument, budget: MemoryBudget) -> None
         trusted=last.lastmod_trusted,
         sample=DateSample(last.lastmod_sample) if in_doubt else None,
     )
-
-
-async def _load_in_parts(document_id: UUID, stored: StoredEntries) -> None:
-    after: int | None = None
-    while True:
-        async with get_job_session() as session, session.begin():
-            page = await load_some_entries(session, document_id, after)
-        if not page.hashes:
-            return
-        stored.extend(page)
-        after = page.hashes[-1]
 
 
 # A stored document: its final and its requested URL, the date that an index lists for it, what the

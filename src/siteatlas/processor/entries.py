@@ -20,34 +20,28 @@ from itertools import compress, count
 from operator import ne
 from typing import Any
 
-from xxhash import xxh3_64_intdigest
-
 from siteatlas.catalog.url_copy import MICROSECOND, NO_DATE, POSTGRES_EPOCH, UrlRows
-from siteatlas.catalog.urls import IS_MISSING, IS_REMOVED, LoadedEntries
-from siteatlas.hash_arrays import HashArrays, index_of, signed64
+from siteatlas.catalog.urls import (
+    MISSING,
+    NO_TEXT,
+    REMOVED,
+    SEEN,
+    SET_ASIDE,
+    StoredEntries,
+    text_number,
+    text_numbers,
+)
+from siteatlas.hash_arrays import HashArrays
 
 # Raised when the same document would yield other fingerprints or other entries: the next read of
 # each document is then silent instead of reporting every URL as changed.
 READ_VERSION = 1
-NO_TEXT = 0
-ITEM_BYTES = 8
 SEEN_BYTES = 75
-
-SEEN, MISSING, REMOVED, SET_ASIDE = 1, IS_MISSING, IS_REMOVED, 8
-# For `bytes.translate`: 1 for listed entries that were not seen, or for those not missing yet.
-UNSEEN = bytes(not flags & (SEEN | REMOVED) for flags in range(256))
-NEWLY_MISSING = bytes(not flags & (SEEN | REMOVED | MISSING) for flags in range(256))
-WITH_SEEN = bytes(flags | SEEN for flags in range(256))
 
 # URLs in the set of a document before it uses arrays, which pay off for large ones only.
 MIN_ENTRIES = 5_000
 # Entries of a document that wait for a later listing of the same URL.
 MAX_SET_ASIDE = 1_000
-# The database may store some pages of entries in another order than they were listed in.
-NEARBY = 2_000
-# How many URLs of a document are searched for among all entries before an index is made: the
-# database moves single rows into gaps, and few URLs are new.
-MAX_SEARCHES = 16
 SAMPLE_SIZE = 64
 
 ROOT = "/"
@@ -310,159 +304,6 @@ def _at(values: array[int] | bytearray, positions: range | list[int]) -> list[in
 
 def _are_different(positions: range | list[int]) -> bool:
     return isinstance(positions, range) or len(set(positions)) == len(positions)
-
-
-class StoredEntries:
-    """The stored entries of one document. `in_order`: loaded in the order of their hashes.
-
-    Entries have positions, in the order in which they were loaded. That is the order in which they
-    were first listed, unless memory is short, so usually each listed URL is at the position after
-    the last one. Rows that have changed since follow one another somewhere else. If many URLs are
-    in neither place, an index is made: a dict, or arrays that take less memory.
-    """
-
-    def __init__(self, *, in_order: bool = False) -> None:
-        self._in_order = in_order
-        self._index: dict[int, int] | None = None
-        # The hashes in their order, and the positions of these.
-        self._sorted: tuple[array[int], array[int]] | None = None
-        self._next = 0
-        self._next_moved = 0
-        self._searches = 0
-        self._hashes = array("q")
-        self.fingerprints = array("q")
-        self.dates = array("q")
-        self.texts: array[int] | None = None
-        self.flags = bytearray()
-
-    def __len__(self) -> int:
-        return len(self.flags)
-
-    @property
-    def size(self) -> int:
-        """The approximate memory of the entries, in bytes."""
-        index = 150 if self._index is not None else 2 * ITEM_BYTES if self._sorted else 0
-        texts = ITEM_BYTES if self.texts is not None else 0
-        # Hash, fingerprint, date and flags; arrays grow by a sixteenth.
-        values = 3 * ITEM_BYTES + 2
-        return len(self) * (index + values + texts)
-
-    def extend(self, page: LoadedEntries) -> None:
-        """Add entries; if `in_order`, their hashes are greater than all previous ones."""
-        first = len(self)
-        self._hashes.extend(page.hashes)
-        self.fingerprints.extend(page.fingerprints)
-        self.dates.extend(page.dates)
-        self.flags.extend(page.flags)
-        texts = None if page.texts is None else text_numbers(page.texts)
-        if texts is not None and self.texts is None:
-            self.texts = array("q", bytes(ITEM_BYTES * first))
-        if self.texts is not None:
-            self.texts.extend(texts or bytes(len(page.hashes)))
-
-    def positions(
-        self, hashes: Sequence[int], *, short_of_memory: bool = False
-    ) -> range | list[int | None]:
-        """The positions of URLs; None for those that are not stored.
-
-        A range if they follow each other as they were loaded.
-        """
-        first, end = self._next, self._next + len(hashes)
-        if self._hashes[first:end] == array("q", hashes):
-            self._next = end
-            return range(first, end)
-        return self._look_up(hashes, short_of_memory=short_of_memory)
-
-    def _look_up(self, hashes: Sequence[int], *, short_of_memory: bool) -> list[int | None]:
-        stored, end = self._hashes, len(self)
-        found: list[int | None] = []
-        for key in hashes:
-            position: int | None = self._next
-            if self._next < end and stored[self._next] == key:
-                self._next += 1
-            elif self._next_moved < end and stored[self._next_moved] == key:
-                position = self._next_moved
-                self._next_moved += 1
-            else:
-                position = self._find(key, short_of_memory=short_of_memory)
-                if position is not None:
-                    self._next_moved = position + 1
-            found.append(position)
-        return found
-
-    def _find(self, key: int, *, short_of_memory: bool) -> int | None:
-        if self._in_order:
-            return index_of(self._hashes, key)
-        if self._index is None and self._sorted is None:
-            first, end = max(0, self._next - NEARBY), self._next + NEARBY
-            if self._searches < MAX_SEARCHES:
-                first, end = 0, len(self)
-                self._searches += 1
-            try:
-                return self._hashes.index(key, first, end)
-            except ValueError:
-                if self._searches < MAX_SEARCHES:
-                    return None
-                self._make_index(short_of_memory=short_of_memory)
-        if self._index is not None:
-            return self._index.get(key)
-        assert self._sorted is not None
-        found, positions = index_of(self._sorted[0], key), self._sorted[1]
-        return None if found is None else positions[found]
-
-    def _make_index(self, *, short_of_memory: bool) -> None:
-        if short_of_memory:
-            order = sorted(range(len(self)), key=self._hashes.__getitem__)
-            hashes = array("q", map(self._hashes.__getitem__, order))
-            self._sorted = hashes, array("q", order)
-        else:
-            self._index = dict(zip(self._hashes, range(len(self)), strict=True))
-
-    def accept(self, position: int, fingerprint: int, date: int, text: int) -> None:
-        """Replace the values of an entry by those that will be stored."""
-        self.fingerprints[position] = fingerprint
-        self.dates[position] = date
-        if self.texts is not None:
-            self.texts[position] = text
-
-    def mark_seen(self, positions: range | list[int]) -> None:
-        if isinstance(positions, range):
-            run = slice(positions.start, positions.stop)
-            self.flags[run] = self.flags[run].translate(WITH_SEEN)
-            return
-        for position in positions:
-            self.flags[position] |= SEEN
-
-    def count_unseen(self) -> int:
-        """How many listed entries were not seen."""
-        return self.flags.translate(UNSEEN).count(1)
-
-    def count_newly_missing(self) -> int:
-        """How many of them were not missing before."""
-        return self.flags.translate(NEWLY_MISSING).count(1)
-
-    def unseen(self) -> array[int]:
-        """The hashes of listed entries that were not seen."""
-        return self._selected(UNSEEN)
-
-    def newly_missing(self) -> array[int]:
-        """The hashes of listed entries that were not seen and were not missing before."""
-        return self._selected(NEWLY_MISSING)
-
-    def _selected(self, table: bytes) -> array[int]:
-        return array("q", compress(self._hashes, self.flags.translate(table)))
-
-
-def text_numbers(texts: Sequence[str | None]) -> list[int] | None:
-    """Hashes of the stored texts of dates; None if there are none."""
-    if texts.count(None) == len(texts):
-        return None
-    return list(map(text_number, texts))
-
-
-def text_number(text: str | None) -> int:
-    """The hash of the stored text of a date."""
-    return NO_TEXT if text is None else signed64(xxh3_64_intdigest(text.encode()))
 
 
 class DateSample:
