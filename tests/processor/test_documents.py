@@ -166,7 +166,7 @@ def test_a_redirect_to_a_known_document_leads_to_that_one():
 def test_a_stored_document_is_found_by_its_address_and_the_one_it_was_listed_under():
     registry = DocumentRegistry([known(MOVED, requested_url=URL)])
     assert registry.find(MOVED) is registry.find(URL) is not None
-    assert not registry.knows("https://a.example/other.xml")
+    assert registry.id_of("https://a.example/other.xml") is None
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
+from siteatlas.catalog.sitemaps import KnownSitemap
 from siteatlas.processor.documents import DocumentRegistry
 from siteatlas.scanner.events import DiscoveryMethod, DocumentClosed, DocumentOutcome
 
@@ -24,7 +27,7 @@ def test_a_document_that_only_waits_is_not_kept_whole():
     book = DocumentRegistry([])
     listed = book.listed(URL, DiscoveryMethod.SITEMAP_INDEX)
     book.mark_stored([listed.id])
-    assert book.knows(URL)
+    assert book.id_of(URL) == listed.id
     assert book.find(URL) is not listed
 
 
@@ -64,6 +67,25 @@ def test_an_address_that_leads_to_another_document_stays_so_when_both_are_writte
     assert book.resolve_redirect(MOVED, URL, DiscoveryMethod.SITEMAP_INDEX).id == second.id
     book.mark_stored([first.id, second.id])
     assert book.id_of(URL) == book.id_of(MOVED) == second.id
+
+
+def test_each_of_many_documents_that_only_wait_is_found_with_what_is_kept_of_it():
+    urls = [f"https://a.example/{number}.xml" for number in range(500)]
+    stored = [
+        KnownSitemap(uuid4(), url, None, DiscoveryMethod.SITEMAP_INDEX.value) for url in urls[:300]
+    ]
+    book = DocumentRegistry(stored)
+    listed = [book.listed(url, DiscoveryMethod.SITEMAP_INDEX) for url in urls[300:]]
+    book.mark_stored([document.id for document in listed])
+    book.learn(stored)
+    ids = [one.id for one in stored] + [one.id for one in listed]
+    assert [book.id_of(url) for url in urls] == ids
+    found = [book.find(url) for url in urls]
+    assert [(one.id, one.fresh) for one in found if one is not None] == [
+        (key, place >= 300) for place, key in enumerate(ids)
+    ]
+    assert [book.find(url) for url in urls] == found
+    assert book.id_of("https://a.example/500.xml") is None
 
 
 def closed(url: str) -> DocumentClosed:

@@ -258,15 +258,17 @@ class ScannedDocument:
 class DocumentRegistry:
     """Finds the document of a URL, whether it is the listed one or the one after redirects.
 
-    Of documents that have a row and are not in work, the ids alone are kept: there may be
-    thousands of them in each of many scans, for hours. The open ones, which are being read, have
-    what is stored of their entries.
+    Of documents that have a row and are not in work, 25 bytes are kept: there may be thousands of
+    them in each of many scans, for hours. The open ones, which are being read, have what is stored
+    of their entries.
     """
 
     def __init__(self, known: Iterable[KnownSitemap]) -> None:
         self._by_url: dict[str, ScannedDocument] = {}
         self._by_id: dict[UUID, ScannedDocument] = {}
-        self._idle = IdleDocuments()
+        # Sorted hashes of URLs, the ids of the documents, and whether this scan has found them.
+        self._idle = array("q")
+        self._idle_ids, self._idle_fresh = bytearray(), bytearray()
         self._open: dict[UUID, ScannedDocument] = {}
         self.learn(known)
 
@@ -289,27 +291,26 @@ class DocumentRegistry:
     def find(self, url: str) -> ScannedDocument | None:
         """The document of a URL, if there is one."""
         found = self._by_url.get(url)
-        if found is None:
-            idle = self._idle.take(url_hash(url))
-            if idle is not None:
-                found = self._keep(
-                    ScannedDocument(
-                        id=idle[0],
-                        url=url,
-                        requested_url=url,
-                        method=DiscoveryMethod.SITEMAP_INDEX,
-                        stored=True,
-                        fresh=idle[1],
-                    )
-                )
-        return found
+        place = index_of(self._idle, url_hash(url)) if found is None else None
+        if place is None:
+            return found
+        document = ScannedDocument(
+            id=self._idle_id(place),
+            url=url,
+            requested_url=url,
+            method=DiscoveryMethod.SITEMAP_INDEX,
+            stored=True,
+            fresh=bool(self._idle_fresh[place]),
+        )
+        del self._idle[place], self._idle_ids[16 * place : 16 * place + 16], self._idle_fresh[place]
+        return self._keep(document)
 
     def id_of(self, url: str) -> UUID | None:
         found = self._by_url.get(url)
-        return self._idle.id_of(url_hash(url)) if found is None else found.id
-
-    def knows(self, url: str) -> bool:
-        return url in self._by_url or url_hash(url) in self._idle
+        if found is not None:
+            return found.id
+        place = index_of(self._idle, url_hash(url))
+        return None if place is None else self._idle_id(place)
 
     def listed(self, url: str, method: DiscoveryMethod) -> ScannedDocument:
         """The document of a URL that is about to be requested."""
@@ -383,7 +384,16 @@ class DocumentRegistry:
     def _forget_if_idle(self, document: ScannedDocument) -> None:
         if document.is_idle:
             del self._by_url[document.url], self._by_id[document.id]
-            self._idle.add(url_hash(document.url), document.id, fresh=document.fresh)
+            key = url_hash(document.url)
+            place = bisect_left(self._idle, key)
+            # Another document with the same hash is replaced.
+            end = place + (self._idle[place : place + 1] == array("q", [key]))
+            self._idle[place:end] = array("q", [key])
+            self._idle_ids[16 * place : 16 * end] = document.id.bytes
+            self._idle_fresh[place:end] = bytes([document.fresh])
+
+    def _idle_id(self, place: int) -> UUID:
+        return UUID(bytes=bytes(self._idle_ids[16 * place : 16 * place + 16]))
 
 
 def _status_after(event: DocumentClosed) -> SitemapStatus:
@@ -395,50 +405,6 @@ def _status_after(event: DocumentClosed) -> SitemapStatus:
     # The limit was asked for, and is no fault of the document.
     cut = event.outcome is DocumentOutcome.CUT
     return SitemapStatus.COMPLETED if cut else SitemapStatus.PENDING
-
-
-class IdleDocuments:
-    """A map from hashes of URLs to ids, each with a flag whether this scan found the document.
-
-    A scan may list thousands of documents and take hours to read them; here each takes 25 bytes.
-    """
-
-    def __init__(self) -> None:
-        # Columns sorted by hash: hash, both halves of the id, and whether the document is fresh.
-        self._parts = [(array("q"), array("Q"), array("Q"), array("b")) for _ in range(16)]
-
-    def __len__(self) -> int:
-        return sum(len(hashes) for hashes, *_ in self._parts)
-
-    def __contains__(self, key: int) -> bool:
-        return index_of(self._part(key)[0], key) is not None
-
-    def add(self, key: int, document_id: UUID, *, fresh: bool) -> None:
-        """Add a document; it replaces another one with the same hash."""
-        self.take(key)
-        part, number = self._part(key), document_id.int
-        position = bisect_left(part[0], key)
-        values = key, number >> 64, number & ((1 << 64) - 1), fresh
-        for column, value in zip(part, values, strict=True):
-            column.insert(position, value)
-
-    def id_of(self, key: int) -> UUID | None:
-        hashes, high, low, _ = self._part(key)
-        position = index_of(hashes, key)
-        return None if position is None else UUID(int=high[position] << 64 | low[position])
-
-    def take(self, key: int) -> tuple[UUID, bool] | None:
-        """Remove a document; return its id and whether it is fresh, None if it is not here."""
-        found = self.id_of(key)
-        if found is None:
-            return None
-        part = self._part(key)
-        position = bisect_left(part[0], key)
-        *_, fresh = [column.pop(position) for column in part]
-        return found, bool(fresh)
-
-    def _part(self, key: int) -> tuple[array[int], array[int], array[int], array[int]]:
-        return self._parts[key & len(self._parts) - 1]
 
 
 def short_id(document_id: UUID) -> int:

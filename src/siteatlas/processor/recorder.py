@@ -284,7 +284,7 @@ class Recorder:
         """Load these documents if the domain has too many to load them all at the start."""
         if self._scan.known.has_all_rows:
             return
-        hashes = [url_hash(url) for url in urls if not self._documents.knows(url)]
+        hashes = [url_hash(url) for url in urls if self._documents.id_of(url) is None]
         if not hashes:
             return
         async with get_job_session() as session, session.begin():
