@@ -22,7 +22,6 @@ from sqlalchemy import Integer, cast, event, func, insert, literal, select, text
 from sqlalchemy.dialects.postgresql import JSONB
 
 from siteatlas.catalog.scans import open_scan
-from siteatlas.catalog.sitemaps import KnownSitemaps
 from siteatlas.catalog.write_batch import WriteBatch
 from siteatlas.net.address import parse_site
 from siteatlas.processor.documents import OpenedScan
@@ -218,7 +217,7 @@ async def measure_publication(folder: Path, urls: int, changes: int) -> Publicat
         await change(site, scan_id, changes)
         await vacuum(database)
         steps = FencedSteps(taken, JobActivity(), lease_seconds=LEASE_SECONDS)
-        opened = OpenedScan(scan_id, site.domain_id, HOST, False, KnownSitemaps())
+        opened = OpenedScan(scan_id, site.domain_id, HOST, False, {})
         end = ScanEnd(opened, RULES, _nobody, is_full=True, sees_all_names=True)
         with head_timer(database) as held:
             start = time.perf_counter()

@@ -9,7 +9,7 @@ Statements that every scan runs are built once: building one costs as much as ru
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, NamedTuple
 from uuid import UUID
@@ -110,22 +110,6 @@ class KnownSitemap(NamedTuple):
     children: tuple[UUID, ...] | None = None
 
 
-@dataclass(slots=True)
-class KnownSitemaps:
-    """The loaded documents of a site, how many it has, and whether these are all."""
-
-    by_id: dict[UUID, KnownSitemap] = field(default_factory=dict)
-    stored: int = 0
-    has_all_rows: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.has_all_rows = len(self.by_id) >= self.stored
-
-    def forget_rows(self) -> None:
-        """Drop the loaded documents, once what is needed of them is kept elsewhere."""
-        self.by_id = {}
-
-
 SITEMAP_COLUMNS = (
     SITEMAPS.c.id,
     SITEMAPS.c.url,
@@ -165,8 +149,11 @@ _load_touched = _select_known.join_from(SITEMAPS, SITEMAP_SCANS, _of_this_scan).
 
 async def load_sitemaps(
     session: AsyncSession, domain_id: UUID, scan_id: int, *, resumed: bool
-) -> KnownSitemaps:
-    """What a scan must know of a site before it begins or is resumed."""
+) -> tuple[dict[UUID, KnownSitemap], int]:
+    """The documents that a scan must know before it begins or is resumed, and how many there are.
+
+    Not all of them are loaded if the site has too many.
+    """
     values = {"domain": domain_id, "scan": scan_id}
     rows: Sequence[Any] = (await session.execute(_load_known, values)).all()
     stored = len(rows)
@@ -174,7 +161,7 @@ async def load_sitemaps(
         stored = (await session.execute(_count_sitemaps, values)).scalar_one()
         rows = (await session.execute(_load_touched, values)).all() if resumed else ()
     loaded = {row.id: known_sitemap(row) for row in rows}
-    return KnownSitemaps(await with_children(session, loaded), stored)
+    return await with_children(session, loaded), stored
 
 
 _load_children = (

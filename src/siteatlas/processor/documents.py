@@ -25,7 +25,6 @@ from siteatlas.catalog.sitemaps import (
     DONE,
     NEVER_READ,
     KnownSitemap,
-    KnownSitemaps,
     LastRead,
     load_last_read,
 )
@@ -65,6 +64,8 @@ DOCUMENTS_PER_PAGE = 100
 class OpenedScan:
     """The scan that a job works on, and what was stored of its site before.
 
+    `known` are the stored documents, until the scanner and the recorder have what they need of
+    them: not all, if there are more than `MAX_LOADED`. `stored_count` is how many there are.
     `manual` are the addresses of documents that a user submitted for this site. `has_baseline`: an
     earlier scan of the site was complete; changes of URLs are reported only after it. `headers` are
     sent with the requests to one origin.
@@ -74,7 +75,8 @@ class OpenedScan:
     domain_id: UUID
     domain: str
     resumed: bool
-    known: KnownSitemaps
+    known: dict[UUID, KnownSitemap]
+    stored_count: int = 0
     manual: tuple[str, ...] = ()
     has_baseline: bool = False
     headers: OriginHeaders | None = None

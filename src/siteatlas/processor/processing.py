@@ -227,13 +227,13 @@ class Processor:
 
         Return the error if a known site has no sitemap any more: that may be the result.
         """
-        memory = await build_scan_memory(scan.known.by_id)
-        scan.known.forget_rows()
+        memory = await build_scan_memory(scan.known)
+        scan.known.clear()
         options = ScanOptions(
             max_urls=claim.max_pages or self._settings.max_urls_per_scan,
             urls_done=recorder.url_count,
             probe=await _probe_of(claim, scan),
-            max_documents=_remaining_document_limit(scan.known.stored),
+            max_documents=_remaining_document_limit(scan.stored_count),
             robots_unreachable=self._settings.robots_unreachable,
             only_document=claim.document,
             manual_documents=scan.manual,
@@ -245,7 +245,7 @@ class Processor:
             async with aclosing(self._analyzer.scan(address, options, memory)) as events:
                 await record_events(events, recorder, activity)
         except NoSitemap as error:
-            if claim.document is not None or not scan.known.stored:
+            if claim.document is not None or not scan.stored_count:
                 raise
             recorder.reasons.insert(0, error.code)
             return error
@@ -268,13 +268,14 @@ class Processor:
         if new.has_headers:
             async with get_autocommit_session(for_job=True) as session:
                 headers = await find_site_headers(session, claim.domain_id)
-        manual = new.manual + _not_yet_requested(new.known.by_id, new.joined)
+        manual = new.manual + _not_yet_requested(new.known, new.joined)
         return OpenedScan(
             id=new.id,
             domain_id=claim.domain_id,
             domain=address.domain,
             resumed=False,
             known=new.known,
+            stored_count=len(new.known),
             manual=manual,
             has_baseline=new.has_baseline,
             headers=headers,
@@ -296,8 +297,8 @@ class Processor:
                     scope=claim.scope,
                 )
             )
-            known = await load_sitemaps(session, domain_id, scan_id, resumed=resumed)
-            manual = await load_manual_documents(session, domain_id) if known.stored else ()
+            known, stored = await load_sitemaps(session, domain_id, scan_id, resumed=resumed)
+            manual = await load_manual_documents(session, domain_id) if stored else ()
             baseline = await has_baseline(session, domain_id)
             headers = await find_site_headers(session, domain_id)
             joined = await report_start(
@@ -306,9 +307,9 @@ class Processor:
                 lease_seconds=self._settings.lease_seconds,
                 progress=START_PROGRESS,
             )
-        manual += _not_yet_requested(known.by_id, joined)
+        manual += _not_yet_requested(known, joined)
         return OpenedScan(
-            scan_id, domain_id, address.domain, resumed, known, manual, baseline, headers
+            scan_id, domain_id, address.domain, resumed, known, stored, manual, baseline, headers
         )
 
     async def _record_failure(
@@ -392,7 +393,7 @@ def _manual_document_path(document: str) -> str:
 
 async def _probe_of(claim: Claim, scan: OpenedScan) -> Probe:
     """A schedule does not repeat a long search for what was not there lately."""
-    if claim.priority < Priority.SCHEDULED or claim.is_narrow or scan.known.stored:
+    if claim.priority < Priority.SCHEDULED or claim.is_narrow or scan.stored_count:
         return "auto"
     async with get_job_session() as session, session.begin():
         return "quick" if await was_searched(session, scan.domain_id) else "auto"

@@ -95,7 +95,7 @@ class Recorder:
         self._scan = scan
         self._activity = activity
         self._budget = budget
-        self._documents = DocumentRegistry(scan.known.by_id.values())
+        self._documents = DocumentRegistry(scan.known.values())
         self._batch = WriteBatch()
         self._held_bytes = 0
         self._batch_started = time.monotonic()
@@ -103,7 +103,8 @@ class Recorder:
         self._writer = BatchWriter(
             claim, scan, lease_seconds=lease_seconds, on_committed=self._on_committed
         )
-        done = [sitemap for sitemap in scan.known.by_id.values() if sitemap.state in DONE]
+        self._knows_all_documents = len(scan.known) >= scan.stored_count
+        done = [sitemap for sitemap in scan.known.values() if sitemap.state in DONE]
         self._listed, self._ended = HashArrays(FEW_ARRAYS), HashArrays(FEW_ARRAYS)
         for sitemap in done:
             self._listed.add(short_id(sitemap.id))
@@ -282,7 +283,7 @@ class Recorder:
 
     async def _look_up(self, urls: Sequence[str]) -> None:
         """Load these documents if the domain has too many to load them all at the start."""
-        if self._scan.known.has_all_rows:
+        if self._knows_all_documents:
             return
         hashes = [url_hash(url) for url in urls if self._documents.id_of(url) is None]
         if not hashes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Integer, Row, case, exists, func, literal, null, select, true
 from sqlalchemy import bindparam as bound
@@ -17,7 +18,7 @@ from siteatlas.catalog.sitemaps import (
     LOAD_MANUAL,
     MAX_LOADED,
     SITEMAP_COLUMNS,
-    KnownSitemaps,
+    KnownSitemap,
     known_sitemap,
     with_children,
 )
@@ -94,7 +95,7 @@ class NewScan:
 
     id: int
     has_baseline: bool
-    known: KnownSitemaps | None
+    known: dict[UUID, KnownSitemap] | None
     manual: tuple[str, ...]
     joined: tuple[str, ...]
     has_headers: bool
@@ -132,12 +133,12 @@ async def open_new_scan(
 
 async def _sitemaps_of_claimed_job(
     session: Reader, rows: Sequence[Row[*tuple[Any, ...]]]
-) -> KnownSitemaps | None:
+) -> dict[UUID, KnownSitemap] | None:
     """The sitemaps in the rows that open the scan of a claimed job; None if there are too many."""
     if len(rows) > MAX_LOADED:
         return None
     loaded = {row.id: known_sitemap(row) for row in rows if row.id is not None}
-    return KnownSitemaps(await with_children(session, loaded), len(loaded))
+    return await with_children(session, loaded)
 
 
 # One statement, because every scan begins with both.

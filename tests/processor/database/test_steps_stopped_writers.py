@@ -66,7 +66,7 @@ async def recorder_of(claim: Claim) -> Recorder:
         scan_id, _ = await open_scan(
             session, job_id=claim.id, domain_id=claim.domain_id, max_pages=None
         )
-        known = await load_sitemaps(session, claim.domain_id, scan_id, resumed=False)
+        known, _ = await load_sitemaps(session, claim.domain_id, scan_id, resumed=False)
     scan = OpenedScan(scan_id, claim.domain_id, "example.com", resumed=False, known=known)
     return Recorder(claim, scan, JobActivity(), lease_seconds=LEASE, budget=EntryMemoryBudget())
 

@@ -103,8 +103,7 @@ async def test_the_first_scan_of_a_job_is_opened_once_only() -> None:
     claim = await take_one()
     opened = await open_new(claim)
     assert opened is not None
-    assert opened.known is not None
-    assert opened.known.stored == 0
+    assert opened.known == {}
     assert await open_new(claim) is None
     assert await scans() == 1
 
