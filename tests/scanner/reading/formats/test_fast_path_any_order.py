@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from siteatlas.scanner.reading.formats.fast_path import WholeEntries
-from siteatlas.scanner.reading.formats.fast_path_items import Extensions
+from siteatlas.scanner.reading.formats.fast_path import FastPath
 from tests.fixtures.reading_paths import (
     DATE,
     GAP,
@@ -112,19 +111,19 @@ def shuffled_parts() -> list[str]:
     return [f"<url>{''.join(order)}</url>" for order in permutations(parts)]
 
 
-def any_order() -> WholeEntries:
+def any_order() -> FastPath:
     """What has read entries in all orders."""
-    whole = WholeEntries(Extensions(PREFIXES))
-    assert whole.read("".join(shuffled_images() + shuffled_parts())) is not None
+    whole = FastPath(PREFIXES)
+    assert whole.match("".join(shuffled_images() + shuffled_parts())) is not None
     return whole
 
 
 @pytest.mark.parametrize("entries", [shuffled_images(), shuffled_parts()], ids=["images", "parts"])
 def test_entries_in_all_orders_are_matched_whole(entries):
     """Also if the first ones are in the same order."""
-    whole = WholeEntries(Extensions(PREFIXES))
+    whole = FastPath(PREFIXES)
     for text in (entries[0] * 2, "".join(entries), "".join(reversed(entries))):
-        read = whole.read(text)
+        read = whole.match(text)
         assert read is not None
         images = [found for extras in read.extras for found in (extras or {})["images"]]
         assert len(images) == text.count("<image:image>")
@@ -149,7 +148,7 @@ def test_many_images_with_fields_in_changing_order_are_those_of_the_strict_parse
     ],
 )
 def test_parts_and_fields_that_repeat_or_lack_are_not_matched(odd):
-    assert any_order().read(odd + "".join(shuffled_parts())) is None
+    assert any_order().match(odd + "".join(shuffled_parts())) is None
 
 
 def test_a_publication_that_repeats_a_field_is_left_to_the_parser():
@@ -158,8 +157,8 @@ def test_a_publication_that_repeats_a_field_is_left_to_the_parser():
         "<news:news><news:title>t</news:title><news:publication>{}</news:publication></news:news>"
     )
     usual, odd = (f"<url>{LOC}{news.format(inside)}</url>" for inside in (names[0], names[1] * 2))
-    assert WholeEntries(Extensions(PREFIXES)).read(usual) is not None
-    assert WholeEntries(Extensions(PREFIXES)).read(usual + odd) is None
+    assert FastPath(PREFIXES).match(usual) is not None
+    assert FastPath(PREFIXES).match(usual + odd) is None
 
 
 def test_attributes_with_the_same_key_are_left_to_the_parser():
@@ -167,7 +166,7 @@ def test_attributes_with_the_same_key_are_left_to_the_parser():
     odd = [*fields, '<video:a_b c="2">y</video:a_b>']
     for inside, matches in (fields, True), (odd, False):
         text = f"<url>{LOC}<video:video>{''.join(inside)}</video:video></url>"
-        assert (WholeEntries(Extensions(PREFIXES)).read(text) is not None) is matches
+        assert (FastPath(PREFIXES).match(text) is not None) is matches
 
 
 HOSTILE = [LOC, "<loc>", "<url>", "<image:image>", "<image:title/>", *IMAGE_FIELDS]
@@ -180,5 +179,5 @@ def test_hostile_entries_take_linear_time(piece):
     for text in (f"<url>{LOC}{many}</url>", f"<url>{image([many])}{LOC}</url>", f"<url>{many}x"):
         whole = any_order()
         began = time.process_time()
-        assert whole.read(text) is None
+        assert whole.match(text) is None
         assert time.process_time() - began < 1

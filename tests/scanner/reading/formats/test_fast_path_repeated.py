@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siteatlas.scanner.reading.entries import RawEntries
-from siteatlas.scanner.reading.formats.fast_path import WholeEntries
-from siteatlas.scanner.reading.formats.fast_path_items import Extensions
+from siteatlas.scanner.reading.formats.fast_path import FastPath
 from tests.fixtures.reading_paths import GAP, PATH, PREFIXES, columns_of_both_paths, escaped
 
 LOC = "<loc>https://a.example/</loc>"
@@ -73,7 +72,7 @@ def videos_of(read: RawEntries | None) -> list[dict[str, object]]:
 def test_scattered_fields_are_matched_whole_and_keep_their_order():
     tags = [field("tag", "1"), field("tag", "2"), field("tag", "3")]
     orders = list(permutations([TITLE, CATEGORY, *tags]))
-    read = WholeEntries(Extensions(PREFIXES)).read("".join(entry([*order]) for order in orders))
+    read = FastPath(PREFIXES).match("".join(entry([*order]) for order in orders))
     for order, video in zip(orders, videos_of(read), strict=True):
         values = [str(tags.index(part) + 1) for part in order if part in tags]
         assert video == {"title": "x", "category": ["x"], "tag": values}
@@ -131,8 +130,8 @@ HOSTILE = [TITLE, TAG, TAG + CATEGORY, "<video:tag>", "<video:video>", "<url><vi
 def test_hostile_fields_take_linear_time(piece):
     many = piece * (256 * 1024 // len(piece))
     for text in (entry([many]), entry([*SCATTERED, many]), f"<url>{LOC}<video:video>{many}x"):
-        whole = WholeEntries(Extensions(PREFIXES))
-        assert whole.read(entry(SCATTERED)) is not None
+        whole = FastPath(PREFIXES)
+        assert whole.match(entry(SCATTERED)) is not None
         began = time.process_time()
-        assert whole.read(text) is None
+        assert whole.match(text) is None
         assert time.process_time() - began < 1

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.shape_documents import SHAPES, document
-from siteatlas.scanner.reading.formats.fast_path import WholeEntries
-from siteatlas.scanner.reading.formats.fast_path_items import Extensions, without_sections
+from siteatlas.scanner.reading.formats.fast_path import FastPath
+from siteatlas.scanner.reading.formats.fast_path_items import without_sections
 from tests.fixtures.reading_paths import (
     DATE,
     GAP,
@@ -88,13 +88,13 @@ USUAL = (
 )
 
 
-def learned(text: str) -> WholeEntries:
+def learned(text: str) -> FastPath:
     """What has read this text, and knows which of its values are CDATA."""
-    whole = WholeEntries(Extensions(PREFIXES))
-    assert whole.read(without_sections(text) or "") is not None
-    assert whole.read_with_sections(text) is None
+    whole = FastPath(PREFIXES)
+    assert whole.match(without_sections(text) or "") is not None
+    assert whole.match_with_sections(text) is None
     whole.learn_sections(text)
-    assert whole.read_with_sections(text) is not None
+    assert whole.match_with_sections(text) is not None
     return whole
 
 
@@ -102,19 +102,19 @@ def learned(text: str) -> WholeEntries:
 def test_entries_of_the_usual_shapes_are_matched_whole(name):
     text = document(name, 40).decode()
     text = text[text.index("<url>") : text.rindex("</urlset>")]
-    entries = WholeEntries(Extensions(PREFIXES)).read(without_sections(text) or "")
+    entries = FastPath(PREFIXES).match(without_sections(text) or "")
     assert entries is not None
     assert len(entries.locs) == 40
     if "CDATA" in name:
-        assert learned(text).read_with_sections(text) == entries
+        assert learned(text).match_with_sections(text) == entries
 
 
 def test_an_entry_with_more_items_than_any_before_is_matched_whole_too():
     image = "<image:image><image:loc>https://a.example/i.jpg</image:loc></image:image>"
-    whole = WholeEntries(Extensions(PREFIXES))
+    whole = FastPath(PREFIXES)
     for count in (1, 3, 9, 2):
         text = f"<url><loc>https://a.example/</loc>{image * count}</url>"
-        entries = whole.read(text)
+        entries = whole.match(text)
         assert entries is not None
         assert [len((extras or {})["images"]) for extras in entries.extras] == [count]
 
@@ -124,11 +124,11 @@ def test_fields_that_were_learned_in_vain_do_not_change_how_entries_are_matched(
     image = "<image:image><image:loc>https://a.example/i.jpg</image:loc>{}</image:image>"
     usual = f"<url><loc>https://a.example/</loc>{image.format('')}</url>"
     many = image.format("<image:title>t</image:title>") * 40
-    whole = WholeEntries(Extensions(PREFIXES))
-    first = whole.read(usual)
+    whole = FastPath(PREFIXES)
+    first = whole.match(usual)
     assert first is not None
-    assert whole.read(f"<url><loc>https://a.example/</loc>{many}</url>") is None
-    assert whole.read(usual) == first
+    assert whole.match(f"<url><loc>https://a.example/</loc>{many}</url>") is None
+    assert whole.match(usual) == first
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_fields_that_were_learned_in_vain_do_not_change_how_entries_are_matched(
 )
 def test_what_is_written_in_another_way_is_not_matched(odd):
     whole = learned(USUAL)
-    assert whole.read_with_sections(USUAL + odd + USUAL) is None
+    assert whole.match_with_sections(USUAL + odd + USUAL) is None
 
 
 HOSTILE = ["<![CDATA[", "<![CDATA[]", "]", "]]", "]]>", "<image:image>", "<url>", "<url><loc>x"]
@@ -157,5 +157,5 @@ def test_hostile_sections_take_linear_time():
             many = start + piece * (256 * 1024 // len(piece))
             whole = learned(USUAL)
             began = time.process_time()
-            whole.read_with_sections(f"<url><loc>https://a.example/</loc>{many}</url>")
+            whole.match_with_sections(f"<url><loc>https://a.example/</loc>{many}</url>")
             assert time.process_time() - began < 1, piece

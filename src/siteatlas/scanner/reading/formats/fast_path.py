@@ -1,10 +1,10 @@
 """Reads the usual shapes of `<url>` entries with regular expressions, far faster than a parser.
 
-The usual entries of a document are matched whole, with CDATA and extensions (`WholeEntries`). For
-others, comments and CDATA are turned into plain text first; what has no common pattern is read by
-`Templates`. A chunk of text is accepted only when every `<` in it belongs to a tag that was
-matched. A document that leaves the fast path continues with the strict parser from `rest`, the
-exact place where the fast path ended.
+The usual entries of a document are matched whole, with CDATA and extensions. For others, comments
+and CDATA are turned into plain text first; what has no common pattern is read by `Templates`. A
+chunk of text is accepted only when every `<` in it belongs to a tag that was matched. A document
+that leaves the fast path continues with the strict parser from `rest`, the exact place where the
+fast path ended.
 """
 
 from __future__ import annotations
@@ -55,9 +55,15 @@ Row = tuple[Any, ...]
 # The four values and the extras of each entry in a text; None if the parser finds anything odd.
 ReadSamples = Callable[[str], list[tuple[list[str], Extras | None]] | None]
 
+_find_section_tags = re.compile(r"<([a-z_:]{1,48}+)[^<>]*+>\s*+<!\[CDATA\[").findall
+
 
 class FastPath:
-    """The fast path of one document; `feed` returns None once the strict parser must continue."""
+    """The fast path of one document; `feed` returns None once the strict parser must continue.
+
+    One pattern follows the layout of the document, which is learned from the first entries, and
+    returns the values of all entries column by column.
+    """
 
     def __init__(
         self,
@@ -69,8 +75,14 @@ class FastPath:
         `read_samples` is the strict parser for the samples of templates.
         """
         self.rest = ""
-        self._whole = WholeEntries(Extensions(prefixes))
         self._templates = None if read_samples is None else Templates(read_samples)
+        self._extensions = Extensions(prefixes)
+        self._layout: Layout | None = None
+        self._sections: frozenset[str] = frozenset()
+        self._loc = PLAIN_URL
+        self._times_learned = 0
+        self._misses = 0
+        self._misses_with_sections = 0
 
     def feed(self, text: str) -> RawEntries | None:
         """The entries completed by this text, or None: then `rest` is the unread text."""
@@ -91,54 +103,33 @@ class FastPath:
     def _read(self, chunk: str) -> RawEntries | None:
         if not has_sections(chunk):
             return self._read_plain(chunk)
-        entries = self._whole.read_with_sections(chunk)
+        entries = self.match_with_sections(chunk)
         if entries is None:
             entries = self._read_plain(chunk)
-            self._whole.learn_sections(chunk)
+            self.learn_sections(chunk)
         return entries
 
     def _read_plain(self, chunk: str) -> RawEntries | None:
         plain = without_sections(chunk)
         if plain is None:
             return None
-        entries = self._whole.read(plain)
+        entries = self.match(plain)
         if entries is None and self._templates is not None:
             entries = self._templates.read(plain)
         return entries
 
-
-_find_section_tags = re.compile(r"<([a-z_:]{1,48}+)[^<>]*+>\s*+<!\[CDATA\[").findall
-
-
-class WholeEntries:
-    """Matches the entries of one document whole, together with their extensions.
-
-    One pattern follows the layout of the document, which is learned from the first entries, and
-    returns the values of all entries column by column. Entries that it does not match are left to
-    the caller.
-    """
-
-    def __init__(self, extensions: Extensions) -> None:
-        self._extensions = extensions
-        self._layout: Layout | None = None
-        self._sections: frozenset[str] = frozenset()
-        self._loc = PLAIN_URL
-        self._times_learned = 0
-        self._misses = 0
-        self._misses_with_sections = 0
-
-    def read(self, text: str) -> RawEntries | None:
+    def match(self, text: str) -> RawEntries | None:
         """The entries of a text without sections; None if any of it does not match."""
         if self._misses >= MAX_MISSES:
             return None
-        entries = self._read(text, self._layout)
+        entries = self._match_layout(text, self._layout)
         if entries is None and self._times_learned < 8:
             self._times_learned += 1
-            entries = self._read_as_learned(text)
+            entries = self._match_as_learned(text)
         self._misses = 0 if entries else self._misses + 1
         return entries
 
-    def _read_as_learned(self, text: str) -> RawEntries | None:
+    def _match_as_learned(self, text: str) -> RawEntries | None:
         """The entries of a text by the layout that it has, if need be with parts in any order."""
         known, learned = self._layout, self._learn(text)
         if learned is None:
@@ -147,18 +138,18 @@ class WholeEntries:
         if known is not None and known.in_any_order:
             del layouts[0]
         for layout in layouts:
-            if layout != known and (entries := self._read(text, layout)) is not None:
+            if layout != known and (entries := self._match_layout(text, layout)) is not None:
                 self._layout = layout
                 return entries
         self._layout = layouts[0]
         return None
 
-    def read_with_sections(self, text: str) -> RawEntries | None:
+    def match_with_sections(self, text: str) -> RawEntries | None:
         """The entries of a text with CDATA sections; None if any of it does not match."""
         tried_enough = self._misses_with_sections >= MAX_MISSES
         if self._layout is None or not self._sections or tried_enough:
             return None
-        entries = self._read(text, replace(self._layout, sections=self._sections))
+        entries = self._match_layout(text, replace(self._layout, sections=self._sections))
         self._misses_with_sections = 0 if entries else self._misses_with_sections + 1
         return entries
 
@@ -178,19 +169,19 @@ class WholeEntries:
         slots = self._extensions.learn_slots(text[:MAX_LEARNED_CHARS])
         return None if slots is None else Layout(order, slots)
 
-    def _read(self, text: str, layout: Layout | None) -> RawEntries | None:
+    def _match_layout(self, text: str, layout: Layout | None) -> RawEntries | None:
         """The entries of a text with this layout, with plain or any URLs."""
         if layout is None or self._misses >= MAX_MISSES:
             return None
-        entries = self._match(text, layout)
+        entries = self._split(text, layout)
         if entries is None and self._loc is PLAIN_URL:
             self._loc = r"[^<]*+"
-            entries = self._match(text, layout)
+            entries = self._split(text, layout)
             if entries is None:
                 self._loc = PLAIN_URL
         return entries
 
-    def _match(self, text: str, layout: Layout) -> RawEntries | None:
+    def _split(self, text: str, layout: Layout) -> RawEntries | None:
         """Match all entries of a text; None if any of it but blanks was not matched."""
         pattern = entry_pattern(layout, self._loc)
         width = pattern.groups + 1
