@@ -2,8 +2,9 @@
 
 New ones are sent by COPY (`url_copy`), the others as parameters of a statement: numbers and dates
 as arrays, texts as lines that the server splits, documents once and by their place. What is also
-recorded as a change is in `url_changes`. The bulk writes at the end serve all tables: rows with
-the same columns share one statement.
+recorded as a change is in `url_changes`. The entries of a document that is read again are loaded
+into `StoredEntries`. The bulk writes at the end serve all tables: rows with the same columns share
+one statement.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from siteatlas.storage.schema import SITEMAP_URLS, SITEMAPS, table_of
 
 # What a document lists for a URL: the columns after the key and the URL.
 LISTED_VALUES = COLUMNS[3:]
-# The flags of stored entries. The others are set while the document is read.
+# The flags of stored entries: two that are loaded, two that are set while the document is read.
 SEEN, MISSING, REMOVED, SET_ASIDE = 1, 2, 4, 8
 # For `bytes.translate`: 1 for listed entries that were not seen, or for those not missing yet.
 UNSEEN = bytes(not flags & (SEEN | REMOVED) for flags in range(256))
