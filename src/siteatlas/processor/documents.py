@@ -443,21 +443,27 @@ async def load_document(document: ScannedDocument, budget: MemoryBudget) -> None
 
 
 # A stored document: its final and its requested URL, the date that an index lists for it, what the
-# scanner may know of it, and the numbers of the documents that it lists, in the order of `add`.
+# scanner may know of it, and the numbers of the documents that it lists.
 Record = tuple[str, str, str | None, list[Any] | None, list[int]]
 
 
 async def build_scan_memory(known: Mapping[UUID, KnownSitemap]) -> ScanMemory:
     """What the scanner needs to know of the stored documents of a site."""
-    pages = KnownPages()
+    pages: list[bytes] = []
+    keys: list[tuple[int, bool, int]] = []
     numbers = {sitemap_id: number for number, sitemap_id in enumerate(known)}
     sitemaps = list(known.values())
     for first in range(0, len(sitemaps), DOCUMENTS_PER_PAGE):
         async with fair_loop().time_slice():
             page = sitemaps[first : first + DOCUMENTS_PER_PAGE]
-            pages.add([_record(sitemap, known, numbers) for sitemap in page])
-    pages.index()
-    return pages
+            records = [_record(sitemap, known, numbers) for sitemap in page]
+            # Addresses of a site have most of their text in common, so the fastest level suffices.
+            pages.append(zlib.compress(orjson.dumps(records), 1))
+            for number, (url, requested_url, _, values, _) in enumerate(records, start=first):
+                if values is not None:
+                    keys.append((url_hash(url), False, number))
+                    keys.append((url_hash(requested_url), True, number))
+    return KnownPages(pages, keys)
 
 
 def _record(
@@ -507,18 +513,21 @@ def _may_send_validators(sitemap: KnownSitemap) -> bool:
 
 
 class KnownPages(Mapping[str, KnownDocument]):
-    """The known documents of one site, by requested and by final URL. `add` all, then `index`.
+    """The known documents of one site, by requested and by final URL.
 
     A scan may know thousands of documents for hours. They are kept in compressed pages and found by
-    the hashes of their addresses.
+    the hashes of their addresses: `keys` are these, whether they are requested ones, and the number
+    of the document.
     """
 
-    def __init__(self) -> None:
-        self._pages: list[bytes] = []
+    def __init__(self, pages: list[bytes], keys: Iterable[tuple[int, bool, int]]) -> None:
+        self._pages = pages
         self._last: tuple[int, list[Any]] = (-1, [])
-        self._unsorted: list[tuple[int, bool, int]] = []
-        self._hashes = array("q")
-        self._numbers = array("L")
+        # A final address comes before a requested one.
+        numbers: dict[int, int] = {}
+        for key, _, number in sorted(keys):
+            numbers.setdefault(key, number)
+        self._hashes, self._numbers = array("q", numbers), array("L", numbers.values())
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -537,25 +546,6 @@ class KnownPages(Mapping[str, KnownDocument]):
         if url not in (final_url, requested_url):
             raise KeyError(url)
         return _unpacked(final_url, values)._replace(children=tuple(self._links(children)))
-
-    def add(self, records: Sequence[Record]) -> None:
-        """Add one page; all but the last have `DOCUMENTS_PER_PAGE` documents."""
-        first = len(self._pages) * DOCUMENTS_PER_PAGE
-        for number, (url, requested_url, _, values, _) in enumerate(records, start=first):
-            if values is not None:
-                self._unsorted.append((url_hash(url), False, number))
-                self._unsorted.append((url_hash(requested_url), True, number))
-        # Addresses of one site have most of their text in common, so the fastest level suffices.
-        self._pages.append(zlib.compress(orjson.dumps(records), 1))
-
-    def index(self) -> None:
-        """Make the documents findable; a final address comes before a requested one."""
-        self._unsorted.sort()
-        for key, _, number in self._unsorted:
-            if not self._hashes or self._hashes[-1] != key:
-                self._hashes.append(key)
-                self._numbers.append(number)
-        self._unsorted = []
 
     def _links(self, children: Sequence[int]) -> Iterator[ChildLink]:
         for number in children:
