@@ -13,7 +13,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import compress, islice
+from itertools import chain, compress, islice, repeat
 from typing import Any
 from uuid import UUID
 
@@ -174,11 +174,11 @@ def unnested_keys() -> Subquery:
 
 def key_parameters(keys: Keys) -> Iterator[dict[str, Any]]:
     """The parameters of `unnested_keys`, for as many statements as it takes."""
-    documents = list(keys)
-    rows = ((place, key) for place, one in enumerate(documents, start=1) for key in keys[one])
-    while some := list(islice(rows, KEYS_PER_STATEMENT)):
-        places, hashes = map(list, zip(*some, strict=True))
-        yield {"p_sitemap_ids": documents, "p_place": places, "p_url_hash": hashes}
+    hashes = chain.from_iterable(keys.values())
+    places = chain.from_iterable(repeat(n, len(one)) for n, one in enumerate(keys.values(), 1))
+    while some := list(islice(hashes, KEYS_PER_STATEMENT)):
+        its_places = list(islice(places, len(some)))
+        yield {"p_sitemap_ids": list(keys), "p_place": its_places, "p_url_hash": some}
 
 
 def of_document(name: str, type_: Any, place: ColumnElement[Any]) -> ColumnElement[Any]:
