@@ -118,7 +118,7 @@ def alternates(*links: tuple[str, str]) -> str:
     )
 
 
-EN, DE = ("en", f"{SITE}/en"), ("de", f"{SITE}/de")
+EN, DE, FR = ("en", f"{SITE}/en"), ("de", f"{SITE}/de"), ("fr", f"{SITE}/fr")
 ONE = around(page())
 LONG = f"{SITE}/" + "x" * (2048 - len(SITE) - 1)
 
@@ -153,6 +153,9 @@ CASES: dict[str, Case] = {
         b"\xef\xbb\xbf" + ONE.replace("UTF-8", "ISO-8859-1").encode(),
         b"\xef\xbb\xbf" + ONE.encode(),
     ),
+    "xml-version": document(
+        ONE.replace('version="1.0"', 'version="1.1"'), ONE.replace('version="1.0"', "version='1.0'")
+    ),
     "leading-blanks": document(f"\n{ONE}", "\ufeff" + ONE),
     "xml-malformed": document(
         around(page().replace("</loc>", "</lock>") + page(f"{SITE}/b")),
@@ -184,14 +187,23 @@ CASES: dict[str, Case] = {
         "<lastmod>2026-01-01</lastmod><!-- <lastmod>2026-01-02</lastmod> -->",
     ),
     "element-missing": entry(page(""), page()),
+    "element-empty": inside("<lastmod></lastmod>", "<lastmod><![CDATA[2026-01-01]]></lastmod>"),
+    "element-misplaced": inside(
+        image() + f"<image:loc>{SITE}/b.jpg</image:loc>",
+        image() + image(f"<image:loc>{SITE}/b.jpg</image:loc>"),
+    ),
+    "attribute-missing": entry(
+        page(EN[1], f'<xhtml:link rel="alternate" href="{EN[1]}"/>'),
+        page(EN[1], f'<xhtml:link rel="alternate" media="print" href="{EN[1]}"/>'),
+    ),
     "attribute-invalid": inside(
         video('<video:restriction relationship="maybe">IE</video:restriction>'),
         video('<video:restriction relationship="allow">IE</video:restriction>'),
     ),
     "extension-outside-url": entry(image(), page(more=image())),
     "extras-cut": inside(
-        video(f"<video:uploader>{'x' * 5000}</video:uploader>"),
-        video(f"<video:uploader>{'x' * 4000}</video:uploader>"),
+        video(f"<video:tag>{'x' * 5000}</video:tag>"),
+        video(f"<video:tag>{'x' * 4000}</video:tag>"),
     ),
     "too-many-urls": document(around(pages_of(50_001)), around(pages_of(50_000))),
     "too-large": document(
@@ -217,8 +229,11 @@ CASES: dict[str, Case] = {
     "url-placeholder": loc("{{ page.url }}", f"{SITE}/%7B%7B-about-templates"),
     "url-relative": loc("/about", f"{SITE}/about"),
     "url-too-long": loc(LONG, LONG[:-1]),
+    "url-over-1024": loc(LONG[:1025], LONG[:1024]),
     "url-over-8192": loc(f"{SITE}/{'x' * 8192}", f"{SITE}/{'x' * 8000}"),
-    "url-control-character": loc(f"{SITE}/a&#133;b", f"{SITE}/a%0Ab"),
+    "url-control-character": loc(f"{SITE}/a&#133;b", f"{SITE}/a%20b"),
+    "url-control-escaped": loc(f"{SITE}/a%0A", f"{SITE}/a%20%7E"),
+    "url-escapes-not-utf8": loc(f"{SITE}/stra%DFe", f"{SITE}/stra%C3%9Fe/%E2%82%AC/%F0%9F%98%80"),
     "url-undecodable": loc(f"{SITE}/a\ufffdb", f"{SITE}/a%EF%BF%BDb"),
     "url-not-escaped": loc(f"{SITE}/straße", f"{SITE}/stra%C3%9Fe"),
     "url-double-escaped": loc(f"{SITE}/stra%25C3%259Fe", f"{SITE}/100%25-wool"),
@@ -245,8 +260,10 @@ CASES: dict[str, Case] = {
         "<changefreq>sometimes</changefreq>", "<changefreq>Daily</changefreq>"
     ),
     "priority-invalid": inside("<priority>1.1</priority>", "<priority>1.0</priority>"),
-    "changefreq-ignored": inside("<changefreq>daily</changefreq>", "<changefreq></changefreq>"),
-    "priority-ignored": inside("<priority>0.5</priority>", "<priority></priority>"),
+    "changefreq-ignored": inside(
+        "<changefreq>daily</changefreq>", "<!-- <changefreq>daily</changefreq> -->"
+    ),
+    "priority-ignored": inside("<priority>0.5</priority>", "<!-- <priority>0.5</priority> -->"),
     "news-too-many": document(around(articles(1001)), around(articles(1000))),
     "news-stale": inside(
         article(date="2026-06-28T11:00:00Z"), article(date="2026-06-29T13:00:00Z")
@@ -254,6 +271,9 @@ CASES: dict[str, Case] = {
     "news-field-missing": inside(article(title=""), article()),
     "news-language-invalid": inside(article(language="en-GB"), article(language="zh-cn")),
     "news-date-invalid": inside(article(date="today"), article(date="2026-06-30")),
+    "news-tag-dropped": inside(
+        article().replace("</news:news>", "<news:keywords>a</news:keywords></news:news>"), article()
+    ),
     "image-too-many": inside(
         "".join(image(f"<image:loc>{SITE}/{n}</image:loc>") for n in range(1001)),
         "".join(image(f"<image:loc>{SITE}/{n}</image:loc>") for n in range(1000)),
@@ -267,6 +287,9 @@ CASES: dict[str, Case] = {
     ),
     "video-field-missing": inside(video(title=""), video()),
     "video-location-is-page": inside(video(content=f"{SITE}/a"), video(content=f"{SITE}/a?raw")),
+    "video-tag-dropped": inside(
+        video("<video:category>Films</video:category>"), video("<video:tag>films</video:tag>")
+    ),
     "video-value-invalid": inside(
         video("<video:duration>28801</video:duration>"),
         video("<video:duration>28800</video:duration>"),
@@ -274,6 +297,12 @@ CASES: dict[str, Case] = {
     "hreflang-code-invalid": entry(
         page(EN[1], alternates(EN, ("en-UK", f"{SITE}/uk"))),
         page(EN[1], alternates(EN, ("en-GB", f"{SITE}/uk"), ("x-default", SITE))),
+    ),
+    "hreflang-twice": entry(
+        page(EN[1], alternates(EN, ("EN", f"{SITE}/us")))
+        + page(f"{SITE}/us", alternates(EN, ("en-US", f"{SITE}/us"))),
+        page(EN[1], alternates(EN, ("en-US", f"{SITE}/us")))
+        + page(f"{SITE}/us", alternates(EN, ("en-US", f"{SITE}/us"))),
     ),
     "hreflang-no-self": entry(page(EN[1], alternates(DE)), page(EN[1], alternates(EN, DE))),
     "hreflang-no-return": Case(
@@ -285,6 +314,11 @@ CASES: dict[str, Case] = {
             "sitemap-en.xml": around(page(EN[1], alternates(EN, DE))).encode(),
             "sitemap-de.xml": around(page(DE[1], alternates(EN, DE))).encode(),
         },
+    ),
+    "hreflang-sets-differ": entry(
+        page(EN[1], alternates(EN, DE, FR))
+        + "".join(page(one[1], alternates(EN, one)) for one in (DE, FR)),
+        "".join(page(one[1], alternates(EN, DE, FR)) for one in (EN, DE, FR)),
     ),
     "hreflang-target-unlisted": entry(
         page(EN[1], alternates(EN, DE)),

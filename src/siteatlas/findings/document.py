@@ -15,7 +15,7 @@ from typing import Any
 
 from siteatlas.findings.judging import NO_ADDRESS, Finding, Notes, Sample, age_in_days, share
 from siteatlas.findings.rules import rule_of
-from siteatlas.findings.vocabulary import is_hreflang, is_news_language
+from siteatlas.findings.vocabulary import is_hreflang, is_news_language, words
 from siteatlas.net.address import bare_host
 from siteatlas.net.egress import is_private_host
 from siteatlas.scanner.events import (
@@ -40,13 +40,19 @@ _USUAL = (
     + b"\n"
 )
 _find_fragment = re.compile("#").search
-_find_unescaped = re.compile(r'[ "<>\\^`{|}]|[^\x00-\x7f]').search
+_find_unescaped = re.compile(r'[ "<>\\^`{|}]|[^\x00-\x7f]|%(?![0-9A-Fa-f]{2})').search
+_find_odd_escape = re.compile(r"%(?![2-689A-Fa-f][0-9A-Fa-f]|7[0-9A-Ea-e])").search
+_find_control_escape = re.compile(r"%(?:[01][0-9A-Fa-f]|7[Ff])").search
 _find_double_escape = re.compile(r"%25[0-9A-Fa-f]{2}").search
+# In UTF-8, what begins a letter is followed by what continues it. Who encodes wrong, always does.
+_find_legacy_escape = re.compile(r"%[C-Fc-f][0-9A-Fa-f](?!%[89ABab])").search
+ESCAPES_SAMPLE = 64 * 1024
 _find_tracking = re.compile(
     r"[?&](?:utm_[a-z]+|gclid|gbraid|wbraid|dclid|fbclid|msclkid|yclid|igshid|mc_[ce]id|_ga)=",
     re.IGNORECASE,
 ).search
 _match_origin = re.compile(r"(https?)://([^/?#\\]*)", re.IGNORECASE).match
+_match_page = re.compile(r"[^?#]*/[^?#]+\.x?html?(?:[?#]|\Z)", re.IGNORECASE).match
 _match_scheme = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):").match
 
 
@@ -193,14 +199,21 @@ class DocumentJudge:
         unusual = joined.encode("utf-8", "surrogatepass").translate(None, _USUAL)
         if unusual:
             self._note_where(_find_fragment, "url-fragment", urls)
+        is_odd = "%" in joined and _find_odd_escape(joined)
+        if unusual or is_odd:
             self._note_where(_find_unescaped, "url-not-escaped", urls)
+        if is_odd:
+            self._note_where(_find_control_escape, "url-control-escaped", urls)
         if "%25" in joined:
             self._note_where(_find_double_escape, "url-double-escaped", urls)
+        if _find_legacy_escape(joined, 0, ESCAPES_SAMPLE):
+            self._note_where(_find_legacy_escape, "url-escapes-not-utf8", urls)
         if "?" in joined and _find_tracking(joined):
             self._note_where(_find_tracking, "url-tracking-parameters", urls)
-        if max(map(len, urls)) >= 2048:
-            long = [place for place, url in enumerate(urls) if len(url) >= 2048]
-            self.notes.add_places("url-too-long", long, urls)
+        if max(map(len, urls)) > 1024:
+            for code, least, most in (("url-over-1024", 1025, 2047), ("url-too-long", 2048, 10**6)):
+                long = [place for place, url in enumerate(urls) if least <= len(url) <= most]
+                self.notes.add_places(code, long, urls)
 
     def _note_where(self, find: Callable[[str], object], code: str, urls: Sequence[str]) -> None:
         places = [place for place, url in enumerate(urls) if find(url)]
@@ -288,6 +301,10 @@ class DocumentJudge:
                 self.notes.add("hreflang-code-invalid", [Sample(url, link["hreflang"])])
         if languages and all(link["href"] != url for link in languages):
             self.notes.add("hreflang-no-self", [Sample(url)])
+        pairs = {(link["hreflang"].lower(), link["href"]) for link in languages}
+        for code, count in Counter(language for language, _ in pairs).items():
+            if count > 1:
+                self.notes.add("hreflang-twice", [Sample(url, code)])
 
     def _judge_news(self, url: str, news: dict[str, Any]) -> None:
         self._news += 1
@@ -320,9 +337,9 @@ class DocumentJudge:
             self.notes.add(
                 "video-field-missing", [Sample(url)], detail="without content_loc and player_loc"
             )
-        if url in places:
+        if url in places or _match_page(video.get("content_loc", "")):
             self.notes.add("video-location-is-page", [Sample(url)])
-        for name, value in _bad_video_values(video):
+        for name, value in _bad_video_values(url, video):
             self.notes.add("video-value-invalid", [Sample(url, value)], detail=name)
 
 
@@ -334,28 +351,43 @@ def rule_of_bad_url(text: str) -> str:
     return "url-scheme" if scheme and scheme[1].lower() not in {"http", "https"} else "url-invalid"
 
 
-def _bad_video_values(video: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, least, most in (("duration", 1, 28_800), ("rating", 0, 5), ("view_count", 0, 1e15)):
-        text = video.get(name)
-        if isinstance(text, str) and not _is_between(text, least, most):
-            yield name, text
-    for name, longest in (("title", 100), ("description", 2048)):
-        text = video.get(name)
-        if isinstance(text, str) and len(text) > longest:
+def _bad_video_values(url: str, video: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    texts = {name: value for name, value in video.items() if isinstance(value, str) and value}
+    for name, is_right in _VIDEO_VALUES.items():
+        if name in texts and not is_right(texts[name]):
+            yield name, texts[name]
+    for name, longest in (("title", 100), ("description", 2048), ("uploader", 255)):
+        if len(text := texts.get(name, "")) > longest:
             yield f"{name} of {len(text):,} characters", text[:80]
-    for name in ("publication_date", "expiration_date"):
-        text = video.get(name)
-        if isinstance(text, str) and read_date(text) is None:
-            yield name, text
+    info = _match_origin(texts.get("uploader_info", ""))
+    if info and bare_host(info[2].lower()) != bare_host(url.split("/")[2].lower()):
+        yield "uploader info on another host", info[0]
     if len(tags := video.get("tag", ())) > 32:
         yield f"{len(tags)} tags", str(tags[32])
 
 
-def _is_between(text: str, least: float, most: float) -> bool:
-    try:
-        return least <= float(text) <= most
-    except ValueError:
-        return False
+def _is_date(text: str) -> bool:
+    return read_date(text) is not None
+
+
+def _is_choice(text: str) -> bool:
+    return text.lower() in {"yes", "no"}
+
+
+# How it is known that the value of an element of a video is allowed.
+_VIDEO_VALUES: dict[str, Callable[[str], object]] = {
+    "duration": lambda text: text.isdecimal() and 1 <= int(text[:9]) <= 28_800,
+    "rating": re.compile(r"[0-4](\.\d*)?|5(\.0*)?|\.\d+").fullmatch,
+    "view_count": str.isdecimal,
+    "publication_date": _is_date,
+    "expiration_date": _is_date,
+    "family_friendly": _is_choice,
+    "live": _is_choice,
+    "requires_subscription": _is_choice,
+    "restriction": lambda text: set(text.lower().split()) <= {*words("codes")["regions"]},
+    "platform": lambda text: set(text.lower().split()) <= {"web", "mobile", "tv"},
+    "content_loc": lambda text: not text.lower().partition("?")[0].endswith(".swf"),
+}
 
 
 def _day(moment: datetime) -> str:

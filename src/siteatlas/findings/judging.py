@@ -89,6 +89,10 @@ class Notes:
         note.samples += map(_as_listed, given[: MAX_SAMPLES - len(note.samples)])
         note.detail = detail or note.detail
 
+    def is_full(self, code: str) -> bool:
+        """Whether another sample of this fault would not be kept."""
+        return code in self._notes and len(self._notes[code].samples) >= MAX_SAMPLES
+
     def add_places(self, code: str, places: Sequence[int], urls: Sequence[str]) -> None:
         """Count these of the entries."""
         if places:

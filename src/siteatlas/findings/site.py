@@ -347,10 +347,14 @@ class _Alternates:
         for page, (document, targets) in self._pages.items():
             for target in dict.fromkeys(targets):
                 back = self._pages.get(target)
-                if back is not None and page in back[1]:
-                    continue
                 sample = [Sample(page, target)]
                 notes = by_document.setdefault(document, Notes(document))
+                if back is not None and page in back[1]:
+                    others = (one for one in targets if one not in back[1] and one in self._pages)
+                    # Those that link there themselves have no return from there.
+                    if any(target not in self._pages[one][1] for one in others):
+                        notes.add("hreflang-sets-differ", sample)
+                    continue
                 # A listed page without alternates links nowhere.
                 if back is not None or (is_whole and target in urls):
                     notes.add("hreflang-no-return", sample)

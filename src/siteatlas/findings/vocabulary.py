@@ -27,6 +27,14 @@ def allows_attribute(element: str, name: str, value: str) -> bool:
     return False
 
 
+def missing_attribute(element: str, text: str) -> str:
+    """The attribute that an element with these attributes lacks; of some, one of two is enough."""
+    for names in words("required").get(element, ()):
+        if not re.search(rf"(?:^|\s)(?:{names})\s*=\s*[\"'][^\"']", text):
+            return names.partition("|")[0]
+    return ""
+
+
 @lru_cache(maxsize=4096)
 def is_hreflang(text: str) -> bool:
     """Whether search engines know it: a language, if need be with script and region."""
