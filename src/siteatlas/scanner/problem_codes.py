@@ -162,8 +162,8 @@ class ProblemCode(StrEnum):
         "namespace",
         ProblemGroup.DOCUMENT,
         (
-            "the namespace, prefix or case of the root element differs from the protocol, or a "
-            "prefix is not declared"
+            "the namespace or case of the root element differs from the protocol, or a prefix is "
+            "not declared"
         ),
     )
     DOCTYPE = (

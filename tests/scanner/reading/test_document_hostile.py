@@ -129,8 +129,12 @@ ROWS = {
     ),
     "X21-missing": Row(urlset(ENTRY, attributes=""), [ONE], problems={"namespace": 1}),
     "X21-prefixed": Row(
-        f'<s:urlset xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9">'
+        f'<s:urlset xmlns="x" xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9">'
         f"<s:url><s:loc>{ONE}</s:loc></s:url></s:urlset>".encode(),
+        [ONE],
+    ),
+    "X21-unused-prefix": Row(
+        urlset(ENTRY, attributes='xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9"'),
         [ONE],
         problems={"namespace": 1},
     ),

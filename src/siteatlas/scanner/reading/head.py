@@ -255,9 +255,10 @@ _match_root = re.compile(
 ).match
 _match_comment_lines = re.compile(r"(?:#[^\r\n]*+[\r\n]\s*+)*").match
 _match_url_line = re.compile(r"https?://[^\s<>]", re.IGNORECASE).match
-_find_namespace = re.compile(
-    r"""\sxmlns\s*=\s*["']\s*https?://(?:www\.)?sitemaps\.org/schemas/sitemap/0\.9/?\s*["']"""
-).search
+# With the prefix that stands for it.
+_find_namespaces = re.compile(
+    r"""\sxmlns(?::([\w.-]+))?\s*=\s*["']\s*https?://(?:www\.)?sitemaps\.org/schemas/sitemap/0\.9/?\s*["']"""
+).findall
 XML_TYPES = {
     "urlset": SitemapType.STANDARD,
     "sitemapindex": SitemapType.INDEX,
@@ -370,14 +371,15 @@ def _check_unfinished(unread: str, content: str) -> None:
 
 
 def _head_of_root(root: re.Match[str], content: str, tally: Tally, capability: str) -> Head:
-    name = root[2].rpartition(":")[2].lower()
+    prefix, _, written = root[2].rpartition(":")
+    name = written.lower()
     if name in {"html", "head", "body", "title", "meta", "script", "style", "div", "p", "br"}:
         raise error_of_page(content)
     kind = XML_TYPES.get(name)
     if kind is None:
         raise NotASitemap
     is_protocol = name in {"urlset", "sitemapindex"}
-    if is_protocol and (root[2] != name or not _find_namespace(root[1])):
+    if is_protocol and (written != name or prefix not in _find_namespaces(root[1])):
         tally.note(ProblemCode.NAMESPACE)
     if capability in INDEXES:
         kind = SitemapType.INDEX
