@@ -334,7 +334,11 @@ CASES: dict[str, Case] = {
     ),
     "url-disallowed": Case(
         {"robots.txt": b"User-agent: *\nDisallow: /a", "sitemap.xml": ONE.encode()},
-        {"robots.txt": b"User-agent: *\nDisallow: /a/", "sitemap.xml": ONE.encode()},
+        {
+            "robots.txt": b"User-agent: *\nDisallow: /a/",
+            "sitemap.xml": ONE.encode(),
+            "demo/robots.txt": b"User-agent: *\nDisallow: /",
+        },
     ),
     "robots-sitemap-not-absolute": robots("Sitemap: /sitemap.xml", f"Sitemap: {SITE}/sitemap.xml"),
     "robots-sitemap-misspelt": robots(f"Site-map: {SITE}/s.xml", f"SITEMAP: {SITE}/s.xml"),

@@ -46,6 +46,7 @@ ALSO = {
 
 async def codes_of_files(folder: Path, files: Files) -> set[str]:
     for name, data in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(data)
     linted = await lint_all([str(folder / name) for name in files], NOW, Network(Settings))
     assert linted.unread == []

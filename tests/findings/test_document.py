@@ -181,3 +181,21 @@ async def test_news_become_stale_by_the_clock(tmp_path: Path):
     text = around(page(more=article(date="2026-06-30T08:00:00Z")))
     assert await lint(text, tmp_path) == {}
     assert set(await lint(text, tmp_path, NOW + timedelta(days=2))) == {"news-stale"}
+
+
+async def test_a_robots_txt_is_for_the_files_in_its_folder_and_below(tmp_path: Path):
+    for folder, rule in (("one", "/a"), ("one/shop", "/b"), ("two", "")):
+        (tmp_path / folder / "maps").mkdir(parents=True)
+        (tmp_path / folder / "maps" / "sitemap.xml").write_text(around(page() + page(f"{SITE}/b")))
+        if rule:
+            (tmp_path / folder / "robots.txt").write_text(f"User-agent: *\nDisallow: {rule}")
+    linted = await lint_all([str(tmp_path)], NOW, Network(Settings))
+    disallowed = {
+        Path(one.document).relative_to(tmp_path).as_posix(): [sample.url for sample in one.samples]
+        for one in linted.findings
+        if one.code == "url-disallowed"
+    }
+    assert disallowed == {
+        "one/maps/sitemap.xml": [f"{SITE}/a"],
+        "one/shop/maps/sitemap.xml": [f"{SITE}/b"],
+    }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 
 from siteatlas.errors import AddressError, SiteatlasError
 from siteatlas.findings.document import DocumentJudge
@@ -54,7 +55,8 @@ class SiteJudge:
         self._is_local = is_local
         self._notes = Notes(robots)
         self._open: dict[str, DocumentJudge] = {}
-        self._rules: dict[str, AgentRules] = {}
+        # By the folder of a robots.txt, which is empty for a site; then by agent.
+        self._rules: dict[str, dict[str, AgentRules]] = {}
         self._robots_origin = ""
         self._parents: dict[str, str] = {}
         self._errors: set[str] = set()
@@ -80,8 +82,8 @@ class SiteJudge:
                 judge.add_entries(event.columns)
                 self._urls.compare(event.url, event.columns.urls, judge.notes)
                 self._alternates.add(event.columns.urls, event.columns.extras, judge.notes)
-                if self._rules:
-                    self._judge_access(event.columns.urls, judge.notes)
+                if rules := self._rules_for(event.url):
+                    self._judge_access(event.columns.urls, rules, judge.notes)
             case ChildrenFound():
                 self._judge_of(event.url).add_children(event.children)
                 self._judge_cycles(event)
@@ -112,10 +114,10 @@ class SiteJudge:
         return code is not None
 
     def add_robots(self, content: bytes, document: str) -> list[Finding]:
-        """Judge a robots.txt file, whose rules hold for the documents that follow."""
+        """Judge a robots.txt file, whose rules hold for later documents in and below its folder."""
         notes = Notes(document)
         judge_robots_text(content, notes)
-        self._take_rules(content)
+        self._take_rules(content, str(Path(document).absolute().parent))
         return notes.findings()
 
     def close(self) -> list[Finding]:
@@ -194,16 +196,24 @@ class SiteJudge:
         self._robots_origin = event.url.removesuffix("/robots.txt")
         self._take_rules(content)
 
-    def _take_rules(self, content: bytes) -> None:
+    def _take_rules(self, content: bytes, folder: str = "") -> None:
         robots = parse_robots(content)
+        taken = self._rules[folder] = {}
         for agent in SEARCH_ENGINES:
             rules = robots.rules_for(agent)
-            if rules not in self._rules.values():
-                self._rules[agent] = rules
+            if rules not in taken.values():
+                taken[agent] = rules
+
+    def _rules_for(self, document: str) -> dict[str, AgentRules]:
+        """Those of the site, or of the nearest robots.txt above a file."""
+        if not self._is_local:
+            return self._rules.get("", {})
+        folders = map(str, Path(document).absolute().parents if self._rules else ())
+        return next((self._rules[folder] for folder in folders if folder in self._rules), {})
 
     def _is_allowed(self, url: str) -> bool:
         path = self._path_under_rules(url)
-        return path is None or all(rules.allows(path) for rules in self._rules.values())
+        return path is None or all(rules.allows(path) for rules in self._rules_for(url).values())
 
     def _path_under_rules(self, url: str) -> str | None:
         """The path of a URL; None for another origin, which has rules of its own."""
@@ -213,10 +223,12 @@ class SiteJudge:
         path = url[len(origin) :].partition("#")[0]
         return path if path.startswith("/") else f"/{path}" if path[:1] in ("", "?") else None
 
-    def _judge_access(self, urls: Sequence[str], notes: Notes) -> None:
+    def _judge_access(
+        self, urls: Sequence[str], by_agent: dict[str, AgentRules], notes: Notes
+    ) -> None:
         for url in urls:
             path = self._path_under_rules(url)
-            for agent, rules in self._rules.items() if path is not None else ():
+            for agent, rules in by_agent.items() if path is not None else ():
                 rule = rules.rule_for(path or "/")
                 if rule is not None and not rule.allow:
                     detail = f"{agent}: line {rule.line} of robots.txt, Disallow: {rule.pattern}"
