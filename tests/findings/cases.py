@@ -177,9 +177,19 @@ CASES: dict[str, Case] = {
         image(f"<image:loc>{SITE}/a</image:loc><image:title>a\tb</image:title>"),
     ),
     "root-unknown": document("<sitemaps><url/></sitemaps>", ONE),
-    "namespace-wrong": document(
-        ONE.replace(NAMESPACE, "http://www.google.com/schemas/sitemap/0.84"),
-        ONE.replace(NAMESPACE, NAMESPACE.replace("http:", "https:")),
+    "namespace-wrong": Case(
+        {
+            "sitemap.xml": ONE.replace(NAMESPACE, f"{GOOGLE}/0.84").encode(),
+            "prefixed.xml": (
+                f'<urlset xmlns:a="{NAMESPACE}"><url><loc>{SITE}/b</loc></url></urlset>'
+            ).encode(),
+        },
+        {
+            "sitemap.xml": ONE.replace(NAMESPACE, NAMESPACE.replace("http:", "https:")).encode(),
+            "prefixed.xml": (
+                f'<a:urlset xmlns:a="{NAMESPACE}"><a:url><a:loc>{SITE}/b</a:loc></a:url></a:urlset>'
+            ).encode(),
+        },
     ),
     "element-unknown": inside("<lastMod>2026-01-01</lastMod>", "<lastmod>2026-01-01</lastmod>"),
     "element-twice": inside(
@@ -211,7 +221,10 @@ CASES: dict[str, Case] = {
         around("".join(page(f"{LONG[:-8]}{number:07}") for number in range(24_000))),
     ),
     "near-the-limit": document(around(pages_of(45_000)), around(pages_of(44_999))),
-    "sitemap-empty": document(around(""), ONE),
+    "sitemap-empty": Case(
+        {"sitemap.xml": around("").encode()},
+        {"sitemap.xml": ONE.encode(), "feed.rss": b"<rss><channel></channel></rss>"},
+    ),
     "index-too-many": index(
         "".join(child(f"{SITE}/{number}.xml") for number in range(50_001)),
         "".join(child(f"{SITE}/{number}.xml") for number in range(50_000)),
@@ -236,7 +249,10 @@ CASES: dict[str, Case] = {
     "url-escapes-not-utf8": loc(f"{SITE}/stra%DFe", f"{SITE}/stra%C3%9Fe/%E2%82%AC/%F0%9F%98%80"),
     "url-undecodable": loc(f"{SITE}/a\ufffdb", f"{SITE}/a%EF%BF%BDb"),
     "url-not-escaped": loc(f"{SITE}/straße", f"{SITE}/stra%C3%9Fe"),
-    "url-double-escaped": loc(f"{SITE}/stra%25C3%259Fe", f"{SITE}/100%25-wool"),
+    "url-double-escaped": entry(
+        page(f"{SITE}/stra%25C3%259Fe"),
+        page(f"{SITE}/100%25-wool") + page(f"{SITE}/?from=https%3A%2F%2Fa.example%2Fb%2520c"),
+    ),
     "url-credentials": loc("https://user:word@www.example.com/a", f"{SITE}/a?user:word@x"),
     "url-fragment": loc(f"{SITE}/a#top", f"{SITE}/a%23top"),
     "url-scheme": loc("ftp://www.example.com/a", "HTTPS://www.example.com/a"),

@@ -88,7 +88,6 @@ async def test_the_prefix_of_a_document_does_not_matter(tmp_path: Path):
     assert set(await lint(text, tmp_path)) == {
         "element-twice",
         "image-tag-dropped",
-        "namespace-wrong",
     }
 
 
@@ -181,6 +180,20 @@ async def test_news_become_stale_by_the_clock(tmp_path: Path):
     text = around(page(more=article(date="2026-06-30T08:00:00Z")))
     assert await lint(text, tmp_path) == {}
     assert set(await lint(text, tmp_path, NOW + timedelta(days=2))) == {"news-stale"}
+
+
+async def test_samples_and_detail_are_those_of_the_first_places(tmp_path: Path):
+    robots = tmp_path / "robots.txt"
+    robots.write_text("User-agent: *\nDisallow: /b\nDisallow: /a")
+    (tmp_path / "sitemap.xml").write_text(around((page() + page(f"{SITE}/b")) * 3))
+    linted = await lint_all([str(tmp_path)], NOW, Network(Settings))
+    found = {finding.code: finding for finding in linted.findings}
+    assert found["url-disallowed"].detail == "Googlebot: line 3 of robots.txt, Disallow: /a"
+    assert [(one.url, one.line) for one in found["url-twice"].samples] == [
+        (f"{SITE}/a", 5),
+        (f"{SITE}/b", 6),
+    ]
+    assert found["url-twice"].count == 4
 
 
 async def test_a_robots_txt_is_for_the_files_in_its_folder_and_below(tmp_path: Path):

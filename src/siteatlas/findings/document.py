@@ -43,7 +43,10 @@ _find_fragment = re.compile("#").search
 _find_unescaped = re.compile(r'[ "<>\\^`{|}]|[^\x00-\x7f]|%(?![0-9A-Fa-f]{2})').search
 _find_odd_escape = re.compile(r"%(?![2-689A-Fa-f][0-9A-Fa-f]|7[0-9A-Ea-e])").search
 _find_control_escape = re.compile(r"%(?:[01][0-9A-Fa-f]|7[Ff])").search
-_find_double_escape = re.compile(r"%25[0-9A-Fa-f]{2}").search
+# An address inside of another one is escaped twice for a reason.
+_find_double_escape = re.compile(
+    r"\w+://(?!.*(?:://|%3A%2F%2F)).*%25[0-9A-F]{2}", re.IGNORECASE
+).match
 # In UTF-8, what begins a letter is followed by what continues it. Who encodes wrong, always does.
 _find_legacy_escape = re.compile(r"%[C-Fc-f][0-9A-Fa-f](?!%[89ABab])").search
 ESCAPES_SAMPLE = 64 * 1024
@@ -281,7 +284,9 @@ class DocumentJudge:
 
     def _judge_size(self, closed: DocumentClosed) -> None:
         found = max(self._entries, self._children.total())
-        if closed.outcome is DocumentOutcome.COMPLETE and not found and not closed.skipped_count:
+        is_read = closed.outcome is DocumentOutcome.COMPLETE and not closed.skipped_count
+        # A feed has nothing to tell now and then.
+        if is_read and not found and not closed.is_window:
             self.notes.add("sitemap-empty")
         if 0.9 * MAX_ENTRIES <= found <= MAX_ENTRIES:
             self.notes.add("near-the-limit", detail=f"{found:,} entries")

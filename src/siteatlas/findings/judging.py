@@ -86,8 +86,10 @@ class Notes:
         note = self._notes.setdefault(code, _Note())
         given = list(samples)
         note.count += len(given) or 1 if count is None else count
-        note.samples += map(_as_listed, given[: MAX_SAMPLES - len(note.samples)])
-        note.detail = detail or note.detail
+        for sample in map(_as_listed, given):
+            if len(note.samples) < MAX_SAMPLES and sample not in note.samples:
+                note.samples.append(sample)
+        note.detail = note.detail or detail
 
     def is_full(self, code: str) -> bool:
         """Whether another sample of this fault would not be kept."""

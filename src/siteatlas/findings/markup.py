@@ -150,8 +150,8 @@ class MarkupJudge:
             fault, value = "attribute-invalid", bad
         elif missing := missing_attribute(f"{kind}:{name}", attributes):
             fault, value = "attribute-missing", f"{value} without {missing}"
-        elif name == "player_loc" and re.search("(?:allow_embed|autoplay)=", attributes):
-            fault = "video-tag-dropped"
+        elif name == "player_loc" and (old := re.search("(?:allow_embed|autoplay)=", attributes)):
+            fault, value = "video-tag-dropped", f"{value} with {old[0][:-1]}"
         if fault:
             is_shown = not self._notes.is_full(fault)
             self._note(fault, value, chunk, chunk.find(f"<{tag}>") if is_shown else 0, count)
