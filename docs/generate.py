@@ -167,7 +167,7 @@ public/sitemap.xml:4:13: error url-relative: Not an absolute URL: "/a" (+41 more
 There is one finding for all places in a document that break a rule. In a folder, lint reads files
 named `sitemap…`, other XML files that are sitemaps, and `robots.txt`, whose lines apply to the
 sitemaps in its folder and below, except where another robots.txt is nearer. Line and column are
-known for files; other findings are placed at line 1, column 1.
+those of the decoded text; what concerns a document as a whole is placed at line 1, column 1.
 
 | exit code | meaning |
 |---|---|

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from siteatlas.findings.judging import Finding, Sample
 from siteatlas.findings.positions import OVERLAP, TextPlace, located
 from siteatlas.settings import Settings
 from tests.findings.cases import SITE, around, page
+from tests.fixtures.site_server import SiteServer
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 LINES = around(
@@ -48,6 +50,24 @@ async def places(
 )
 async def test_a_place_is_that_of_the_text(data: bytes, tmp_path: Path):
     assert await places(data, tmp_path) == EXPECTED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("held", [10, 8 * 1024 * 1024])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+async def test_a_site_is_judged_like_its_files(held: int, end: str, monkeypatch):
+    monkeypatch.setattr("siteatlas.cli.lint.reading.MAX_HELD_BYTES", held)
+    text = LINES.replace("\n", end)
+    left_out = page("/a", "<priority>9</priority>")
+    async with SiteServer({"/robots.txt": "Sitemap: {base}/sitemap.xml.gz\n"}) as server:
+        text = text.replace(SITE, server.base).replace("</urlset>", f"{left_out}</urlset>")
+        server.pages["/sitemap.xml.gz"] = gzip.compress(text.encode())
+        network = Network(partial(Settings, host_delay=0.0), [server.host_port])
+        linted = await lint_all([server.base], NOW, network)
+    found = {one.code: one.samples[0] for one in linted.findings if one.samples}
+    assert {code: (found[code].line, found[code].column) for code in EXPECTED} == EXPECTED
+    assert {"url-relative", "priority-invalid"} <= set(found)
+    assert (found["url-relative"].line, found["url-relative"].text) == (9, "/a")
 
 
 async def test_in_one_line_only_the_column_tells(tmp_path: Path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import translate
@@ -113,7 +113,8 @@ class ScanOptions:
     the site names. `robots_sitemaps` False passes over the Sitemap lines of robots.txt.
     `child_filter` chooses which children of indexes are read. `headers` go to one origin.
     `find_duplicates` notes URLs that a document lists twice, for about a fifteenth more time;
-    the recorder knows already.
+    the recorder knows already. `on_text` is given the final address of a document with each part of
+    its decoded text, which is read in this process then.
     """
 
     max_urls: int | None = None
@@ -129,6 +130,7 @@ class ScanOptions:
     find_duplicates: bool = False
     child_filter: ChildFilter | None = None
     headers: OriginHeaders | None = None
+    on_text: Callable[[str, str], None] | None = None
 
 
 class KnownDocument(NamedTuple):

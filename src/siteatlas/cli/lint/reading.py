@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import SpooledTemporaryFile, TemporaryDirectory
 
 from siteatlas.cli.terminal.options import STDIN
 from siteatlas.errors import InputError, ScanError, SiteatlasError
@@ -29,6 +30,8 @@ from siteatlas.settings import Settings
 
 STDIN_NAME = "stdin"
 SITEMAP_ENDINGS = (".xml", ".xml.gz", ".txt", ".txt.gz", ".rss", ".atom")
+# Of the text of a document of a site; what is longer waits on disk.
+MAX_HELD_BYTES = 8 * 1024 * 1024
 # A site that cannot be read is not a clean one.
 NOT_READ = frozenset({"sitemap-network-error", "sitemap-refused-to-us", "sitemap-payment-required"})
 
@@ -184,13 +187,54 @@ async def _lint_site(text: str, now: datetime, network: Network, linted: Linted)
     if network.only and not address.is_site_root:
         options = replace(options, only_document=address.url)
     judge = SiteJudge(address.at("/robots.txt").url, now)
+    texts = _SiteTexts(judge)
+    options = replace(options, on_text=texts.add)
     try:
         analyzer = scan_analyzer(settings, policy, [], None)
         async with aclosing(analyzer.scan(address, options)) as events:
             async for event in events:
-                linted.findings += judge.observe(event)
-                linted.documents += isinstance(event, DocumentClosed)
+                if isinstance(event, DocumentClosed):
+                    linted.documents += 1
+                    linted.findings += texts.close(event)
+                else:
+                    linted.findings += judge.observe(event)
     except SiteatlasError as error:
         if not judge.fail(error):
             linted.unread.append((text, error.message))
+    finally:
+        texts.release()
     linted.take(judge)
+
+
+class _SiteTexts:
+    """The texts of documents that are being read: their markup is judged, and places are found."""
+
+    def __init__(self, judge: SiteJudge) -> None:
+        self._judge = judge
+        self._open: dict[str, tuple[MarkupJudge, SpooledTemporaryFile[str]]] = {}
+
+    def add(self, url: str, text: str) -> None:
+        """Take the next part of the text of a document."""
+        if url not in self._open:
+            kept = SpooledTemporaryFile(  # noqa: SIM115 closed with the document or at the end
+                MAX_HELD_BYTES, "w+", encoding="utf-8", errors="replace", newline=""
+            )
+            self._open[url] = MarkupJudge(self._judge.notes_of(url)), kept
+        markup, all_text = self._open[url]
+        markup.feed(text)
+        all_text.write(text)
+
+    def close(self, event: DocumentClosed) -> list[Finding]:
+        """The findings of a document, with their places."""
+        if event.url not in self._open:
+            return self._judge.observe(event)
+        markup, text = self._open.pop(event.url)
+        markup.feed("", final=True)
+        with text:
+            text.seek(0)
+            return located(self._judge.observe(event), iter(partial(text.read, 256 * 1024), ""))
+
+    def release(self) -> None:
+        """Drop the texts of what turned out to be no document."""
+        for _, text in self._open.values():
+            text.close()

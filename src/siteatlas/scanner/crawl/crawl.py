@@ -84,6 +84,7 @@ class Crawl:
             follow=self._follow,
             find_duplicates=self._options.find_duplicates,
             readers=self._readers,
+            on_text=self._options.on_text,
         )
 
     async def add(

@@ -8,7 +8,9 @@ to one address are read once. Errors of a document never propagate: they are par
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 
 from siteatlas.errors import (
@@ -73,6 +75,7 @@ class Visitor:
         follow: FollowChildren,
         find_duplicates: bool = False,
         readers: RemoteReaders | None = None,
+        on_text: Callable[[str, str], None] | None = None,
     ) -> None:
         self._client = client
         self._frontier = frontier
@@ -80,6 +83,7 @@ class Visitor:
         self._budget = budget
         self._emit = emit
         self._follow = follow
+        self._on_text = on_text
         self._targets = RedirectTargets(frontier)
         self._bodies = BodyReader(
             client,
@@ -158,10 +162,13 @@ class Visitor:
 
     async def _read_new(self, reading: FetchedDocument, response: Response) -> VisitResult:
         # Before the URL counts as seen, because an unknown compression leads to a second request.
+        url = response.address.url
         reader = DocumentReader(
             response.content_encoding,
             response.charset,
-            base_url=response.address.url,
+            base_url=url,
+            on_text=partial(self._on_text, url) if self._on_text else None,
+            judge_left_out=self._on_text is not None,
         )
         if not await self._claim(reading):
             return VisitResult(None)
