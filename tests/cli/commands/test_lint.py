@@ -6,7 +6,9 @@ that are written is checked by hand.
 
 from __future__ import annotations
 
+import gzip
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,7 @@ from siteatlas.errors import ConfigurationError, InputError
 from siteatlas.findings.judging import Finding, Sample
 from siteatlas.findings.rules import all_rules
 from siteatlas.settings import Settings, load_settings
-from tests.findings.cases import SITE, around, page, pages_of
+from tests.findings.cases import CASES, SITE, around, page, pages_of
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 FAULTY = around(
@@ -118,15 +120,19 @@ def check_sarif(log: dict[str, Any]) -> list[dict[str, Any]]:
     assert run["automationDetails"]["id"].startswith("siteatlas/")
     assert run["automationDetails"]["id"].endswith("/")
     assert run["columnKind"] == "unicodeCodePoints"
+    assert set(run) == {"tool", "automationDetails", "columnKind", "results"}
     driver = run["tool"]["driver"]
     assert driver["name"]
+    assert set(driver) == {"name", "semanticVersion", "rules"}
     for rule in driver["rules"]:
         texts = [rule[name]["text"] for name in ("shortDescription", "fullDescription", "help")]
         assert all(0 < len(text) <= 1024 for text in texts)
         assert rule["defaultConfiguration"]["level"] in {"note", "warning", "error"}
         assert len(rule["properties"]["tags"]) <= 10
     assert len({rule["id"] for rule in driver["rules"]}) == len(driver["rules"])
+    members = {"ruleId", "ruleIndex", "level", "message", "locations", "partialFingerprints"}
     for result in run["results"]:
+        assert set(result) == members
         assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
         assert result["level"] in {"note", "warning", "error"}
         assert result["message"]["text"]
@@ -174,6 +180,67 @@ def test_sarif_maps_the_paths_of_a_site_to_files():
 
 def test_sarif_without_findings_is_valid():
     assert check_sarif(json.loads(written(LintReport(Linted(), []), "sarif"))) == []
+
+
+# Each kind of sample and place: of a URL, of markup, of lines of robots.txt, of the whole document.
+SARIF_CASES = (
+    *("url-fragment", "url-not-escaped", "element-misplaced", "attribute-missing", "xml-version"),
+    *("forbidden-character", "url-control-character", "robots-sitemap-not-absolute", "url-twice"),
+    *("sitemap-empty-response", "hreflang-no-return", "gzip-corrupt", "encoding-lie"),
+)
+
+
+@pytest.mark.parametrize("code", SARIF_CASES)
+async def test_sarif_of_every_kind_of_finding_is_the_same_each_time(
+    code: str, tmp_path: Path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name, data in CASES[code].fault.items():
+        Path(name).write_bytes(data)
+    logs = [written(await report_of(*CASES[code].fault), "sarif") for _ in range(2)]
+    assert logs[0] == logs[1]
+    assert code in {result["ruleId"] for result in check_sarif(json.loads(logs[0]))}
+
+
+@pytest.mark.parametrize(
+    ("name", "encode"),
+    [
+        pytest.param("a.xml", str.encode, id="LF"),
+        pytest.param("a.xml", lambda text: text.replace("\n", "\r\n").encode(), id="CRLF"),
+        pytest.param("a.xml", lambda text: b"\xef\xbb\xbf" + text.encode(), id="BOM"),
+        pytest.param("a.xml", lambda text: text.encode("utf-16"), id="UTF-16"),
+        pytest.param("a.xml", lambda text: gzip.compress(text.encode()), id="gzip"),
+    ],
+)
+async def test_regions_and_fingerprints_of_sarif_do_not_depend_on_the_bytes(
+    name: str, encode: Callable[[str], bytes], tmp_path: Path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    text = around(page(f"{SITE}/é/😀#d")).replace(' encoding="UTF-8"', "")
+    Path(name).write_bytes(encode(text))
+    results = check_sarif(json.loads(written(await report_of(name), "sarif")))
+    found = {result["ruleId"]: result for result in results}["url-fragment"]
+    # Columns count code points, so the emoji is one.
+    assert found["locations"][0]["physicalLocation"]["region"] == {
+        "startLine": 3,
+        "startColumn": 11,
+        "endLine": 3,
+        "endColumn": 11 + len(f"{SITE}/é/😀#d"),
+    }
+    finding = Finding("url-fragment", name, 1, (Sample(f"{SITE}/é/😀#d"),))
+    expected = {"primaryLocationLineHash": f"{finding.fingerprint}:1"}
+    assert found["partialFingerprints"] == expected
+
+
+async def test_in_a_document_of_one_line_the_region_is_told_by_columns(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = around(page() + page(f"{SITE}/c#d")).replace("\n", "")
+    Path("a.xml").write_text(text)
+    (result,) = check_sarif(json.loads(written(await report_of("a.xml"), "sarif")))
+    region = result["locations"][0]["physicalLocation"]["region"]
+    start = text.index(f"{SITE}/c#d") + 1
+    assert (region["startLine"], region["startColumn"]) == (1, start)
+    assert region["endColumn"] == start + len(f"{SITE}/c#d")
 
 
 async def test_the_same_file_has_equal_fingerprints_each_time(report: LintReport):
