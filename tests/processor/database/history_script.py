@@ -105,8 +105,7 @@ def _more(date: str, *, yearly: int = 0) -> Callable[[ChangingSite], None]:
                     for n in range(5)
                 ]
             text = documents.urlset("".join(pages)).decode()
-            site.pages[f"/m{number}.xml"] = text
-        site.pages["/m1.xml"] = _with_other_etags(site.pages["/m1.xml"])
+            site.pages[f"/m{number}.xml"] = _with_other_etags(text) if number == 1 else text
 
     return change
 
