@@ -158,7 +158,7 @@ async def test_all_sessions_of_a_user_are_ended_at_once(app: FastAPI):
         await log_in(one, key)
         await log_in(two, key)
         await log_in(bob, other)
-        await one.post("/logout", data={"all": "1"})
+        await one.post("/logout", data={"all": "1", "confirmed": "1"})
         statuses = [(await browser.get(JOBS)).status_code for browser in (one, two, bob)]
     assert statuses == [401, 401, 200]
 

@@ -261,7 +261,7 @@ async def log_in(request: Request) -> Response:
 
 @router.post(LOGOUT, dependencies=[PUBLIC])
 async def log_out(request: Request) -> Response:
-    """End the session of this browser; with the field `all`, all sessions of its user.
+    """End the session of this browser; with the fields `all` and `confirmed`, all of its user.
 
     With the field `session`, end that one of them instead, and go back to their list.
     """
@@ -288,6 +288,8 @@ async def _end(request: Request, control: AccessControl, token: str) -> str:
             ident = _session_id(form["session"][-1])
             ended = ident and await end_browser_sessions(session, identity.user_id, ident)
             return f"{SESSIONS}?ended={ident}" if ended else SESSIONS
+        if "all" in form and "confirmed" not in form:
+            return f"{SESSIONS}?end=all"
         await end_browser_session(session, hash_secret(token))
         if "all" in form:
             await end_browser_sessions(session, identity.user_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -273,6 +273,32 @@ def render(
     """A page, or the part of one that a template holds."""
     text = _rendered(template, request.scope, values)
     return HTMLResponse(text, status_code)
+
+
+def ask(
+    request: Request,
+    question: str,
+    consequence: str,
+    back: str,
+    *,
+    action: str = "",
+    fields: Iterable[tuple[str, str]] = (),
+    sites: Sequence[str] = (),
+) -> HTMLResponse:
+    """The page that confirms, for those without a script, what cannot be undone.
+
+    The form is sent again, to the same address or to `action`, with the field `confirmed`.
+    """
+    return render(
+        request,
+        "confirm.html",
+        question=question,
+        consequence=consequence,
+        back=back,
+        action=action or request.url.path,
+        fields=fields,
+        sites=sites,
+    )
 
 
 def render_error(scope: Scope, body: Mapping[str, Any]) -> str:

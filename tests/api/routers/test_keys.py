@@ -185,7 +185,9 @@ async def test_the_last_admin_key_does_not_revoke_itself(app: FastAPI, page: boo
 
     async def revoke_itself(client: httpx.AsyncClient) -> int:
         form = f"/keys/{key_id(key)}/revoke"
-        return (await (client.post(form) if page else client.delete(own))).status_code
+        return (
+            await (client.post(form, data={"confirmed": "1"}) if page else client.delete(own))
+        ).status_code
 
     async with client_with(app, key) as client:
         assert await revoke_itself(client) == 409

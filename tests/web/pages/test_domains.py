@@ -210,15 +210,6 @@ async def test_the_enter_key_in_the_field_for_tags_adds_them(client: httpx.Async
     assert "scan" in buttons
 
 
-async def follow(client: httpx.AsyncClient, page: WebPage) -> httpx.Response:
-    """Press the button of the form that removes sites."""
-    (form,) = page.find("//main//form[.//button[@name='confirmed']]")
-    fields: dict[str, list[str]] = {"confirmed": ["1"]}
-    for field in form.xpath(".//input"):
-        fields.setdefault(field.get("name"), []).append(field.get("value"))
-    return await client.post(form.get("action"), data=fields, headers={"Origin": BASE_URL})
-
-
 async def test_selected_sites_are_removed_after_a_page_that_names_them(client: httpx.AsyncClient):
     names = [f"s{number:02d}" for number in range(12)]
     await add_sites(**dict.fromkeys([*names, "kept"], ""))
@@ -231,7 +222,7 @@ async def test_selected_sites_are_removed_after_a_page_that_names_them(client: h
     assert listed == [*(f"{name}.example" for name in names[:10]), "and 2 more"]
     assert page.find("//a[.='Cancel']/@href") == ["/domains?sort=-urls"]
     assert not any(site.deleted_at for site in await rows_of(Domain))
-    answer = await follow(client, page)
+    answer = await page.confirm(client)
     assert "sort=-urls" in answer.headers["location"]
     left = await opened(client, answer.headers["location"])
     assert "12 sites removed." in left.words("//main//*[@role='status']")
@@ -247,5 +238,5 @@ async def test_the_settings_of_a_site_ask_before_it_is_removed(client: httpx.Asy
     page = WebPage(await client.post("/domains", data=data, headers={"Origin": BASE_URL}))
     assert "Remove 1 site?" in page.words("//main")
     assert page.find("//a[.='Cancel']/@href") == ["/domains/a.example?tab=settings"]
-    assert (await follow(client, page)).status_code == 303
+    assert (await page.confirm(client)).status_code == 303
     assert (await opened(client, "/domains")).find(NAMES) == []

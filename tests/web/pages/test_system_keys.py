@@ -59,14 +59,19 @@ async def test_the_first_key_closes_the_installation_at_once(
         assert (await browser.get("/keys")).status_code == 200
 
 
-async def test_a_revoked_key_stays_in_the_list_and_its_session_ends(app: FastAPI):
+async def test_a_key_is_revoked_after_a_question_stays_in_the_list_and_its_session_ends(
+    app: FastAPI,
+):
     async with (
         logged_in(app, Scope.ADMIN) as browser,
         logged_in(app, Scope.READ, user="ben") as other,
     ):
         assert (await other.get("/jobs")).status_code == 200
         (stored,) = [key for key in await rows_of(ApiKey) if key.name == "key of ben"]
-        answer = await browser.post(f"/keys/{stored.id}/revoke")
+        asked = WebPage(await browser.post(f"/keys/{stored.id}/revoke"))
+        assert "Revoke the key key of ben?" in asked.words()
+        assert (await other.get("/jobs")).status_code == 200
+        answer = await asked.confirm(browser)
         assert (answer.status_code, answer.headers["location"]) == (303, "/keys")
         assert (await other.get("/jobs")).status_code == 401
         page = WebPage(await browser.get("/keys"))

@@ -90,12 +90,16 @@ async def test_nobody_ends_the_session_of_another_user(app: FastAPI):
         assert (await sessions_of(bob)).find(f"{ROWS}/@id") == own
 
 
-async def test_a_person_logs_out_everywhere_which_is_recorded(app: FastAPI):
+async def test_a_person_logs_out_everywhere_after_a_question_which_is_recorded(app: FastAPI):
     key = await make_key(Scope.READ)
     async with logged_in(app, key) as one, logged_in(app, await make_key(Scope.READ)) as two:
         form = "//form[.//input[@name='all']]"
         assert (await sessions_of(one)).find(f"{form}/@action") == ["/logout"]
         answer = await one.post("/logout", data={"all": "1"})
+        asked = WebPage(await one.get(answer.headers["location"]))
+        assert "Log out everywhere?" in asked.words()
+        assert (await two.get("/jobs")).status_code == 200
+        answer = await asked.confirm(one)
         assert "logged out everywhere" in WebPage(await one.get(answer.headers["location"])).text
         assert (await two.get("/jobs")).status_code == 401
     assert await rows_of(BrowserSession) == []

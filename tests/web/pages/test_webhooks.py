@@ -30,7 +30,9 @@ async def test_a_new_webhook_shows_its_secret_once(client: httpx.AsyncClient):
     assert secret not in listed.text + shown.text
 
 
-async def test_a_webhook_is_disabled_enabled_and_deleted(client: httpx.AsyncClient):
+async def test_a_webhook_is_disabled_enabled_and_deleted_after_a_question(
+    client: httpx.AsyncClient,
+):
     await client.post("/webhooks", data=NEW | {"domains": "example.com\nexample.org"})
     (stored,) = await rows_of(WebhookEndpoint)
     base = f"/webhooks/{stored.id}"
@@ -38,7 +40,11 @@ async def test_a_webhook_is_disabled_enabled_and_deleted(client: httpx.AsyncClie
     assert "is disabled" in WebPage(await client.get(base)).words()
     await client.post(f"{base}/enable")
     assert "is disabled" not in WebPage(await client.get(base)).words()
-    assert (await client.post(f"{base}/delete")).headers["location"] == "/webhooks"
+    asked = WebPage(await client.post(f"{base}/delete"))
+    assert "Delete this webhook?" in asked.words()
+    assert asked.find("//a[.='Cancel']/@href") == [base]
+    assert len(await rows_of(WebhookEndpoint)) == 1
+    assert (await asked.confirm(client)).headers["location"] == "/webhooks"
     assert await rows_of(WebhookEndpoint) == []
 
 

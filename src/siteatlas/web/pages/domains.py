@@ -52,6 +52,7 @@ from siteatlas.web.context import (
 )
 from siteatlas.web.templating import (
     address,
+    ask,
     duration,
     exact,
     next_href,
@@ -217,7 +218,7 @@ async def act_on_domains(
         raise InputError("Enter the tags first.")
     kept = {name: form.value(name) for name in ("state", "q", "tag", "sort") if form.value(name)}
     if action == REMOVE and not form.is_checked("confirmed"):
-        return render(request, "domains_remove.html", sites=sorted(sites), kept=kept)
+        return _ask_to_remove(request, sorted(sites), kept)
     if action == SCAN_NOW:
         async with limits.queue_room.turn(identity) as turn:
             await turn.require(len(sites))
@@ -239,6 +240,20 @@ async def act_on_domains(
     counts = {"done": action, "changed": changed - len(joined), "left": len(sites) - changed}
     counts |= {"joined": len(joined)} if joined else {}
     return redirect(f"/domains?{urlencode(kept | counts)}")
+
+
+def _ask_to_remove(request: Request, sites: list[str], kept: dict[str, str]) -> HTMLResponse:
+    fields = [*kept.items(), *(("domain", site) for site in sites), ("action", REMOVE)]
+    one = len(sites) == 1
+    return ask(
+        request,
+        "Remove 1 site" if one else f"Remove {len(sites)} sites",
+        f"This deletes everything stored about {'this site' if one else 'these sites'}: the URLs, "
+        "the history and the changes.",
+        address("/domains", kept) if kept else f"/domains/{sites[0]}?tab=settings",
+        fields=fields,
+        sites=sites,
+    )
 
 
 @retry_when_busy

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 
-from siteatlas.access.authentication import IDLE_SECONDS, LOGIN, SESSIONS, safe_path
+from siteatlas.access.authentication import IDLE_SECONDS, LOGIN, LOGOUT, SESSIONS, safe_path
 from siteatlas.access.identity import CurrentIdentity
 from siteatlas.access.keys import (
     MAX_EXPIRY_DAYS,
@@ -28,6 +28,7 @@ from siteatlas.access.keys import (
 from siteatlas.access.limits import ADMIN, PUBLIC, READ
 from siteatlas.catalog.access import (
     AuditEventView,
+    find_key_view,
     list_audit_events,
     list_browser_sessions,
     list_keys,
@@ -41,7 +42,7 @@ from siteatlas.settings import Settings, displayed_value, environment_name
 from siteatlas.storage.session import get_session, retry_when_busy
 from siteatlas.web.charts import PeriodBar, ScanMark
 from siteatlas.web.context import NO_NUL, Context, Cursor, Form, ReadSession, read_form
-from siteatlas.web.templating import TONES, next_href, redirect, render
+from siteatlas.web.templating import TONES, ask, next_href, redirect, render
 
 MESSAGES = {kind.code: kind().message for kind in error_classes()}
 
@@ -66,8 +67,18 @@ async def show_sessions(
     session: ReadSession,
     identity: CurrentIdentity,
     ended: Annotated[str, Query(max_length=64)] = "",
+    end: Annotated[str, Query(max_length=8)] = "",
 ) -> HTMLResponse:
-    """Where the sender is logged in; nobody sees the sessions of others."""
+    """Where the sender is logged in, or the question whether all of that is to end.
+
+    Nobody sees the sessions of others.
+    """
+    if end == "all":
+        consequence = f"This ends all sessions of {identity.name}, in every browser."
+        fields = [("all", "1")]
+        return ask(
+            request, "Log out everywhere", consequence, SESSIONS, action=LOGOUT, fields=fields
+        )
     own = await list_browser_sessions(
         session, identity.user_id, idle_seconds=IDLE_SECONDS, limit=MAX_LIMIT
     )
@@ -192,10 +203,16 @@ async def _create(wanted: KeyRequest) -> KeyText:
 
 @router.post("/keys/{key_id}/revoke", dependencies=[ADMIN])
 async def revoke_key_on_page(
+    request: Request,
     identity: CurrentIdentity,
     key_id: Annotated[str, Path(max_length=64, pattern="^[a-z0-9]+$")],
 ) -> Response:
-    """Revoke a key and end its browser sessions."""
+    """Revoke a key and end its browser sessions, once that is confirmed."""
+    if not (await read_form(request)).is_checked("confirmed"):
+        async with get_session() as session, session.begin():
+            name = (await find_key_view(session, key_id)).name
+        consequence = "Programs that use it are refused from then on, and its sessions end."
+        return ask(request, f"Revoke the key {name}", consequence, "/keys")
     await _revoke(key_id, identity.key_id)
     log.info("key_revoked", key_id=key_id)
     return redirect("/keys")

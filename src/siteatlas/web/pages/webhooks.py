@@ -25,7 +25,7 @@ from siteatlas.notify.endpoints import (
 )
 from siteatlas.storage.session import get_session, retry_when_busy
 from siteatlas.web.context import Context, Cursor, Form, ReadSession, Services, read_form
-from siteatlas.web.templating import next_href, redirect, render
+from siteatlas.web.templating import ask, next_href, redirect, render
 
 ROWS = 50
 MEANINGS = {
@@ -96,8 +96,19 @@ async def _create(wanted: EndpointRequest, context: Services, user_id: UUID) -> 
 
 
 @router.post("/webhooks/{webhook_id}/{action}", dependencies=[ADMIN])
-async def act_on_webhook(context: Context, webhook_id: UUID, action: str) -> Response:
-    """Send a test message, enable, disable or delete a webhook."""
+async def act_on_webhook(
+    request: Request, context: Context, webhook_id: UUID, action: str
+) -> Response:
+    """Send a test message, enable, disable or, once that is confirmed, delete a webhook."""
+    if action == "delete" and not (await read_form(request)).is_checked("confirmed"):
+        async with get_session() as session, session.begin():
+            url = (await find_webhook(session, webhook_id)).url
+        return ask(
+            request,
+            "Delete this webhook",
+            f"{url} receives nothing more, and the log of its deliveries is deleted.",
+            f"/webhooks/{webhook_id}",
+        )
     if action == "test":
         await deliver_test(webhook_id, context.settings, context.policy)
     else:
