@@ -1,7 +1,8 @@
 """Takes the screenshots of the dashboard from a temporary demo.
 
 `python -m docs.screenshots` writes those of the documentation; with `--all FOLDER` it writes every
-page in light and dark, narrow and wide, to be looked at after a change of the style sheet.
+page in light and dark, narrow and wide, to be looked at after a change of the style sheet. With
+`--address`, they are those of a service that is running.
 """
 
 from __future__ import annotations
@@ -18,20 +19,27 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
+import httpx
+from fastapi.responses import HTMLResponse
+from fastapi.routing import APIRoute
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from siteatlas.web.routes import ROUTERS
 
 IMAGES = Path(__file__).resolve().parent / "images"
 COMMAND = str(Path(sys.executable).with_name("siteatlas"))
 ENV = "/usr/bin/env"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-WIDE, NARROW = 1280, 320
+WIDTHS = (1280, 390, 320)
 HEIGHT = 800
 STOP_SECONDS = 30
 # After this time, the slow site is being scanned again.
 DEMO_SECONDS = 30
-CHANGING_SITE, FAILING_SITE, SHOP = (f"{n}.localhost:8765" for n in ("market", "card", "shop"))
+CHANGING_SITE = "market.localhost:8765"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,7 @@ class Picture:
     name: str
     path: str
     scheme: str = "light"
-    width: int = WIDE
+    width: int = WIDTHS[0]
     height: int = HEIGHT
     whole: bool = False
 
@@ -51,59 +59,49 @@ DOCUMENTED = (
     Picture("dashboard-site", f"/domains/{CHANGING_SITE}", scheme="dark", height=980),
     Picture("dashboard-job", "/jobs?status=processing", height=700),
 )
-PAGES = {
-    "overview": "/",
-    "domains": "/domains",
-    "changes": "/changes",
-    "problems": "/problems",
-    "jobs": "/jobs",
-    "webhooks": "/webhooks",
-    "system": "/system",
-    "keys": "/keys",
-    "scan": "/scan",
-    "login": "/login",
-    "error": "/no-such-page",
-    "patterns": "/_patterns",
-    "failed": f"/domains/{FAILING_SITE}",
-    **{
-        f"site-{tab}": f"/domains/{CHANGING_SITE}?tab={tab}"
-        for tab in (
-            "summary",
-            "urls",
-            "changes",
-            "problems",
-            "scans",
-            "robots",
-            "policy",
-            "settings",
-        )
-    },
-    "site-tree": f"/domains/{SHOP}?tab=tree",
-    "job": "/jobs?status=processing",
-    "job-failed": "/jobs?status=failed",
-}
+# First, so that the tabs are those of a site with changes.
+MOST_CHANGES = "/domains?sort=-changes"
 
 
 def main() -> None:
     """Take the screenshots of the documentation, or of all pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--all", type=Path, metavar="FOLDER", dest="folder")
-    parser.add_argument("--address", help="a demo that is already running")
+    parser.add_argument("--address", help="a service that is already running")
     options = parser.parse_args()
-    pictures = DOCUMENTED if options.folder is None else tuple(_every_picture())
     folder = options.folder or IMAGES
     folder.mkdir(parents=True, exist_ok=True)
     with running_demo(options.address) as address, chromium() as browser:
-        for picture in pictures:
+        for picture in DOCUMENTED if options.folder is None else _every_picture(address):
             take(browser, address, picture, folder / f"{picture.name}.png")
 
 
-def _every_picture() -> Iterator[Picture]:
-    """Every page in both colour schemes and both widths."""
-    for name, path in PAGES.items():
+def _every_picture(address: str) -> Iterator[Picture]:
+    """Every page in both colour schemes and all widths."""
+    for name, path in every_page(address).items():
         for scheme in ("light", "dark"):
-            for width in (WIDE, NARROW):
+            for width in WIDTHS:
                 yield Picture(f"{name}-{scheme}-{width}", path, scheme, width, whole=True)
+
+
+def every_page(address: str) -> dict[str, str]:
+    """The first page of each route, and of each tab, that the links of other pages lead to."""
+    routes = [one for router in ROUTERS for one in router.routes if isinstance(one, APIRoute)]
+    routes = [one for one in routes if "GET" in (one.methods or ())]
+    found = {"error": "/no-such-page"}
+    waiting = [MOST_CHANGES, *(one.path for one in routes if "{" not in one.path)]
+    while waiting:
+        link = urlsplit(waiting.pop(0))
+        route = next((one for one in routes if one.path_regex.fullmatch(link.path)), None)
+        tab = dict(parse_qsl(link.query)).get("tab", "")
+        name = re.sub(r"\W+", "-", f"{route.path if route else ''} {tab}").strip("-") or "overview"
+        if route is None or name in found or route.response_class is not HTMLResponse:
+            continue
+        page = httpx.get(address + link.geturl(), timeout=60)
+        if page.is_success and "<html" in page.text:
+            found[name] = link.geturl()
+            waiting += map(unescape, re.findall(r'href="(/[^"]*)"', page.text))
+    return found
 
 
 @contextmanager
