@@ -28,7 +28,7 @@ from bench.startup import measure_startup
 
 READERS = (*PEERS, NODE_PEER)
 PARTS = (*READERS, "scan", "serve", "queue", "startup", "pages")
-# The one large site of the dashboard has ten times as many URLs as that of the readers.
+# The sites of the dashboard have ten times as many URLs as that of the readers.
 PAGE_SHARE = 10
 WITHOUT_SITE = {"queue", "startup", "pages"}
 
@@ -44,6 +44,7 @@ def options() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     parser.add_argument("--port", type=int, default=18423, help="where the site is served (18423)")
+    parser.add_argument("--sites", type=int, default=3_000, help="on the pages (3,000)")
     chosen = parser.parse_args()
     chosen.only = [part for part in chosen.only.split(",") if part]
     if unknown := set(chosen.only) - set(PARTS):
@@ -101,12 +102,14 @@ def main() -> int:
     startup = measure_startup() if "startup" in chosen.only else None
     if startup:
         print(startup)
-    pages = measure_pages(PAGE_SHARE * chosen.urls) if "pages" in chosen.only else None
+    pages = (
+        measure_pages(PAGE_SHARE * chosen.urls, chosen.sites) if "pages" in chosen.only else None
+    )
     if pages:
         print(pages["text"])
     if chosen.json:
         data = {"site": as_data(figures), "queue": [asdict(one) for one in queue]}
-        text = json.dumps(data | {"startup": startup, "pages": pages and pages["pages"]}, indent=2)
+        text = json.dumps(data | {"startup": startup} | (pages or {}), indent=2)
         chosen.json.write_text(f"{text}\n", encoding="utf-8")
     return 1 if any(figure.problem for figure in figures if figure.name != NODE_PEER) else 0
 
