@@ -122,10 +122,10 @@ FILL = (
     SELECT id, n, base_url || '/sitemap-' || n || '.xml', 'common_path',
         CASE n WHEN 1 THEN 'accepted' ELSE 'rejected' END, CASE n WHEN 1 THEN 200 ELSE 404 END, 1
     FROM domains CROSS JOIN generate_series(1, 20) AS n""",
-    """INSERT INTO domain_problems (sitemap_id, domain_id, code, count, first_scan_id, last_scan_id)
+    """INSERT INTO findings (sitemap_id, domain_id, code, count, first_scan_id, last_scan_id)
     SELECT sitemaps.id, domain_id, code, domains.url_count + 1, 1, 20
     FROM sitemaps JOIN domains ON domains.id = domain_id
-        CROSS JOIN unnest(ARRAY['truncated', 'lastmod_invalid', 'bad_unicode']) AS code
+        CROSS JOIN unnest(ARRAY['document-cut', 'lastmod-invalid', 'url-undecodable']) AS code
     WHERE domain = :host OR hashtext(domain) % 7 = 0""",
     """INSERT INTO robots_files (domain_id, origin, content_hash, content, http_status)
     SELECT id, base_url, n, E'User-agent: *\nDisallow: /private/' || n || E'\nSitemap: ' || base_url
@@ -233,16 +233,16 @@ async def page_paths() -> list[str]:
         sorted_changes, many_changes = sorted(filter(None, large))
         listing = select(SitemapUrl.sitemap_id, SitemapUrl.url).limit(1)
         document, url = (await session.execute(listing)).one()
-    sites = ("", "?sort=-problems", "?sort=-changes", "?state=attention", "?q=site-77", "?tag=shop")
+    sites = ("", "?sort=-findings", "?sort=-changes", "?state=attention", "?q=site-77", "?tag=shop")
     site = f"/domains/{HOST}"
     return [
         *("/", "/?days=90", *(f"/domains{query}" for query in sites), "/urls?contains=page-4999"),
         *("/changes", "/changes?kinds=added", f"/changes/{seq}"),
         *(f"/changes/{number}" for number in (sorted_changes, many_changes)),
-        *("/problems", "/jobs", "/jobs?status=failed", f"/jobs/{job}", "/scan"),
+        *("/findings", "/jobs", "/jobs?status=failed", f"/jobs/{job}", "/scan"),
         *("/webhooks", f"/webhooks/{webhook}", "/system", "/keys", "/sessions", "/audit"),
         *(f"{site}?tab={tab}" for tab in TABS),
-        *(f"{site}?tab=urls&contains=item-4999", f"{site}?tab=problems&code=truncated"),
+        *(f"{site}?tab=urls&contains=item-4999", f"{site}?tab=findings&code=document-cut"),
         *(f"/domains/{SORTED_SITE}?tab=urls&sort={sort}" for sort in ("url", "-lastmod")),
         *(f"/sitemaps/{document}", address(f"/domains/{HOST}/url", url=url)),
     ]

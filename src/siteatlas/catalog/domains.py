@@ -65,6 +65,7 @@ from siteatlas.catalog.views import (
     select_view,
 )
 from siteatlas.errors import DomainNotFound, InputError, NoSitemap
+from siteatlas.findings.rules import Severity, all_rules
 from siteatlas.net.address import WebAddress, parse_site, parse_url
 from siteatlas.net.egress import registrable_domain
 from siteatlas.net.gate import OriginHeaders, checked_headers
@@ -73,7 +74,6 @@ from siteatlas.storage.models import (
     Base,
     Candidate,
     Domain,
-    DomainProblem,
     FeedEvent,
     Job,
     LastScanStatus,
@@ -87,6 +87,7 @@ from siteatlas.storage.models import (
     SitemapScan,
     SitemapScanState,
     SitemapUrl,
+    StoredFinding,
     UrlChange,
     User,
 )
@@ -642,12 +643,13 @@ class DomainView(View):
 class ListedDomain(DomainView):
     """A site in a list; `reasons` are the codes that say why its last scan is partial.
 
-    `change_count` is of its last published scan, `problem_count` of what its sitemaps have now.
+    `change_count` is of its last published scan, `finding_count` are the errors
+    and warnings that are open.
     """
 
     reasons: Annotated[list[str], Example([])]
     change_count: Annotated[Count, Example(3)]
-    problem_count: Annotated[Count, Example(0)]
+    finding_count: Annotated[Count, Example(0)]
 
 
 def _of_last_scan(column: Any) -> ColumnElement[Any]:
@@ -683,16 +685,21 @@ def _change_count() -> ColumnElement[int]:
     return _whole_number(statement.where(last).correlate(Domain).scalar_subquery())
 
 
-_problems = (
-    select(DomainProblem.domain_id, func.sum(DomainProblem.count).label("count"))
-    .where(DomainProblem.resolved_at.is_(None))
-    .group_by(DomainProblem.domain_id)
-    .subquery("problems")
+_findings = (
+    select(StoredFinding.domain_id, func.count().label("count"))
+    .where(StoredFinding.resolved_at.is_(None), StoredFinding.accepted_at.is_(None))
+    .where(
+        StoredFinding.code.in_(
+            [one.code for one in all_rules().values() if one.severity > Severity.NOTE]
+        )
+    )
+    .group_by(StoredFinding.domain_id)
+    .subquery("open_findings")
 )
 
 
-def _problem_count() -> ColumnElement[int]:
-    of_site = select(_problems.c.count).where(_problems.c.domain_id == Domain.id)
+def _finding_count() -> ColumnElement[int]:
+    of_site = select(_findings.c.count).where(_findings.c.domain_id == Domain.id)
     return _whole_number(of_site.correlate(Domain).scalar_subquery())
 
 
@@ -724,7 +731,7 @@ _SORT_KEYS: dict[str, ColumnElement[int]] = {
     "urls": _whole_number(Domain.url_count),
     "scanned": _whole_number(func.extract("epoch", Domain.last_scan_at) * 1_000_000),
     "changes": _change_count(),
-    "problems": _whole_number(_problems.c.count),
+    "findings": _whole_number(_findings.c.count),
 }
 # With a minus sign, the highest or the latest comes first.
 DOMAIN_SORTS = f"^-?(name|{'|'.join(_SORT_KEYS)})$"
@@ -748,12 +755,12 @@ async def list_domains(
     word, is_descending = sort.removeprefix("-"), sort.startswith("-")
     key = _SORT_KEYS.get(word, literal(0))
     key = -key if is_descending else key
-    counts = {"change_count": _change_count(), "problem_count": _problem_count()}
+    counts = {"change_count": _change_count(), "finding_count": _finding_count()}
     statement = select_view(ListedDomain, Domain, reasons=partial_reasons(), **counts)
     statement = statement.add_columns(key.label("key")).where(Domain.deleted_at.is_(None))
-    if word == "problems":
+    if word == "findings":
         # One by one, those of all sites would take five times as long.
-        statement = statement.outerjoin(_problems, _problems.c.domain_id == Domain.id)
+        statement = statement.outerjoin(_findings, _findings.c.domain_id == Domain.id)
     if watched is not None:
         statement = statement.where(Domain.watched.is_(watched))
     if state is not None:

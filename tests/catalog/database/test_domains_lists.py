@@ -10,19 +10,19 @@ import pytest
 from sqlalchemy import func, update
 
 from siteatlas.catalog.domains import ListedDomain, list_domains, most_used_tags
-from siteatlas.catalog.problems import FoundProblem, record_problems
 from siteatlas.errors import CursorInvalid
-from siteatlas.storage.models import Domain, DomainProblem
+from siteatlas.storage.models import Domain, StoredFinding
 from siteatlas.storage.session import AsyncSession
 from tests.fixtures.changes import add_published_scan
 from tests.fixtures.database import transaction
+from tests.fixtures.findings import found, judge
 from tests.fixtures.records import add_domain, add_sitemap, every_page
 
 pytestmark = pytest.mark.usefixtures("database")
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SITES = 9
-KEYS = ("name", "urls", "scanned", "changes", "problems")
+KEYS = ("name", "urls", "scanned", "changes", "findings")
 SORTS = [f"{sign}{key}" for key in KEYS for sign in ("", "-")]
 
 
@@ -43,11 +43,9 @@ async def add_sites(session: AsyncSession) -> None:
             session, domain, change_counts={"added": third, "removed": 1}
         )
         domain.last_published_seq = scan.published_seq
-        found = []
-        for path in ("a.xml", "b.xml"):
-            sitemap = await add_sitemap(session, domain, path)
-            found.append(FoundProblem(sitemap.id, "bad_url", third, []))
-        await record_problems(session, scan.id, found, [])
+        sitemap = await add_sitemap(session, domain)
+        codes = ("url-invalid", "lastmod-uniform", "priority-ignored")[: third + 1]
+        await judge(session, scan, sitemap.id, *map(found, codes))
 
 
 def value_of(site: ListedDomain, sort: str) -> Any:
@@ -57,7 +55,7 @@ def value_of(site: ListedDomain, sort: str) -> Any:
         "urls": site.url_count,
         "scanned": site.last_scan_at or long_ago,
         "changes": site.change_count,
-        "problems": site.problem_count,
+        "findings": site.finding_count,
     }[sort.removeprefix("-")]
 
 
@@ -79,19 +77,19 @@ async def test_pages_in_each_order_have_every_site_once(sort: str):
     assert [site.domain for site in sites] == [site.domain for site in expected]
 
 
-async def test_a_site_counts_its_last_changes_and_its_current_problems():
+async def test_a_site_counts_its_last_changes_and_its_open_errors_and_warnings():
     async with transaction() as session:
         await add_sites(session)
         await session.execute(
-            update(DomainProblem)
-            .where(DomainProblem.domain_id == Domain.id, Domain.domain == "7.example")
+            update(StoredFinding)
+            .where(StoredFinding.domain_id == Domain.id, Domain.domain == "7.example")
             .values(resolved_at=func.now())
         )
         sites = {site.domain: site for site in (await list_domains(session)).items}
-    counts = {name: (site.change_count, site.problem_count) for name, site in sites.items()}
+    counts = {name: (site.change_count, site.finding_count) for name, site in sites.items()}
     assert counts["0.example"] == (0, 0)
     assert counts["7.example"] == (2, 0)
-    assert counts["5.example"] == (3, 4)
+    assert counts["5.example"] == (3, 2)
 
 
 async def test_a_cursor_of_another_order_is_refused():

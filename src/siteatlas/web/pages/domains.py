@@ -108,7 +108,7 @@ ROWS = 100
 # What the files of these lists have.
 FIELDS = (
     "domain watched paused last_scan_status last_error_code last_scan_at url_count sitemap_count "
-    "change_count problem_count missing_count tags next_scan_at scan_interval_hours created_at"
+    "change_count finding_count missing_count tags next_scan_at scan_interval_hours created_at"
 )
 FINDING_FIELDS = "code severity title count documents domains new accepted example since"
 FILTERS = {
@@ -119,7 +119,7 @@ FILTERS = {
     DomainState.FAILING.value: "Failing",
 }
 # The columns that sort, each with the order that it begins with.
-COLUMNS = ("name", "-scanned", "-urls", "-changes", "-problems")
+COLUMNS = ("name", "-scanned", "-urls", "-changes", "-findings")
 SCAN_NOW, TAG, UNTAG, REMOVE = "scan", "tag", "untag", "remove"
 # What can be done with selected sites, and what is said of those with which it was done.
 ACTIONS = {
