@@ -324,3 +324,37 @@ async def test_jobs_that_wait_during_the_upgrade_have_no_limit_and_are_claimed(
     async with old_database.session({}) as session, session.begin():
         claims = await claim(session, "worker", 20, 60, max_per_site=1)
     assert len(claims) == len(pending) >= 5
+
+
+async def test_problems_and_failed_documents_become_findings_that_were_told(
+    old_database: Database,
+):
+    await upgrade_schema(old_database.engine, "0018")
+    fail = (
+        "UPDATE sitemaps SET status = 'failed', error_code = 'http_not_found', error = 'gone' "
+        "WHERE id = (SELECT id FROM sitemaps LIMIT 1)"
+    )
+    add = (
+        "INSERT INTO domain_problems (sitemap_id, code, domain_id, count, samples, first_scan_id, "
+        'last_scan_id, resolved_at) SELECT id, code, domain_id, n, \'[{"url": "/x"}]\', 3, 7, '
+        "CASE code WHEN 'scope' THEN now() END FROM sitemaps CROSS JOIN (VALUES "
+        "('entry_malformed', 2), ('entry_salvaged', 5), ('scope', 1)) AS found (code, n) "
+        "ON CONFLICT DO NOTHING"
+    )
+    needs_scan = "INSERT INTO scans (job_id, job_uuid, domain_id, created_by) "
+    needs_scan += "SELECT 4711, gen_random_uuid(), id, created_by FROM domains WHERE watched"
+    for statement in (fail, add, needs_scan):
+        await on(old_database, lambda connection, sql=statement: connection.execute(text(sql)))
+    await upgrade_schema(old_database.engine, "0019")
+
+    def findings(connection: Connection) -> set[tuple[Any, ...]]:
+        columns = "code, count, announced, samples FROM findings"
+        return {
+            (row.code, row.count, row.announced, str(row.samples))
+            for row in connection.execute(text(f"SELECT {columns}"))
+        }
+
+    found = await on(old_database, findings)
+    assert ("xml-malformed", 7, True, "[{'url': '/x'}]") in found
+    assert ("sitemap-http-error", 1, True, "[]") in found
+    assert not {code for code, *_ in found} & {"url-outside-directory"}

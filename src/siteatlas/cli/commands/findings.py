@@ -104,8 +104,9 @@ async def _accept(
         count = await accept_findings(
             session, domain.id, code, user_id=LOCAL_USER_ID, reason=reason, sitemap=sitemap
         )
-    done = "are no longer accepted" if reason is None else "are accepted"
-    print_message(f"{counted(count, 'finding')} {done}.")
+    verb = "is" if count == 1 else "are"
+    done = "no longer accepted" if reason is None else "accepted"
+    print_message(f"{counted(count, 'finding')} {verb} {done}.")
 
 
 async def _write_groups(
