@@ -164,6 +164,7 @@ JSON_BODIES: dict[str, dict[str, Any]] = {
         "origin": "https://example.com",
         "headers": {"Authorization": "Basic YTpi"},
     },
+    "POST /api/v3/domains/{domain}/findings/{code}/accept": {"reason": "why not"},
     "POST /api/v3/domains/import": {"sites": [{"domain": "example.com", "tags": ["mine"]}]},
     "POST /api/v3/sitemap/scan": {"base_url": "example.com", "watch": True},
     "POST /api/v3/sitemap/batch/create": {"domains": ["example.com"]},
@@ -173,6 +174,7 @@ FORMS: dict[str, dict[str, str]] = {
     "POST /jobs": {"action": "cancel", "status": "pending"},
     "POST /scan": {"sites": "example.com", "watch": "1"},
     "POST /domains/{domain}/settings": {"interval": "1"},
+    "POST /domains/{domain}/findings": {"code": "url-invalid", "reason": "why not"},
     "POST /domains/{domain}/headers": {"origin": "https://example.com", "headers": "X-A: b"},
 }
 # Whoever may scan may also join the scan of a site.
@@ -199,7 +201,9 @@ async def test_a_route_changes_nothing_of_another_user(
         before = await work_of(owner)
         path = re.sub(r"\{job_id\}", str(before["jobs"][0]["id"]), route[1].path)
         paths = [
-            path.replace("{domain}", "example.com").replace("{action}", action)
+            path.replace("{domain}", "example.com")
+            .replace("{code}", "url-invalid")
+            .replace("{action}", action)
             for action in ("cancel", "retry")
         ]
         for tried in dict.fromkeys(paths):

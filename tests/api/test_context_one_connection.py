@@ -95,6 +95,6 @@ async def test_many_concurrent_requests_with_one_connection_are_all_answered(
     client: httpx.AsyncClient,
 ):
     await path_parameters(client)
-    paths = ["/", "/jobs", "/system", "/problems", "/api/v3/domains/example.com/export"] * 6
+    paths = ["/", "/jobs", "/system", "/findings", "/api/v3/domains/example.com/export"] * 6
     responses = await asyncio.gather(*(client.get(path) for path in paths))
     assert {response.status_code for response in responses} == {200}

@@ -28,6 +28,7 @@ from siteatlas.web.templating import STATIC
 
 OPERATIONS = """
 DELETE /api/v3/domains/{domain}
+DELETE /api/v3/domains/{domain}/findings/{code}/accept
 DELETE /api/v3/keys/{key_id}
 DELETE /api/v3/webhooks/{webhook_id}
 GET /api/v3/audit
@@ -40,6 +41,7 @@ GET /api/v3/domains/{domain}/changes
 GET /api/v3/domains/{domain}/changes.atom
 GET /api/v3/domains/{domain}/compare
 GET /api/v3/domains/{domain}/export
+GET /api/v3/domains/{domain}/findings
 GET /api/v3/domains/{domain}/headers
 GET /api/v3/domains/{domain}/policy
 GET /api/v3/domains/{domain}/problems
@@ -69,6 +71,7 @@ PATCH /api/v3/domains/{domain}
 PATCH /api/v3/webhooks/{webhook_id}
 POST /api/v3/domains
 POST /api/v3/domains/import
+POST /api/v3/domains/{domain}/findings/{code}/accept
 POST /api/v3/domains/{domain}/release
 POST /api/v3/jobs/{job_id}/cancel
 POST /api/v3/jobs/{job_id}/retry
@@ -193,7 +196,7 @@ def test_the_example_of_an_answer_leaves_out_only_what_may_be_missing():
 def test_every_body_and_answer_has_an_example(document: dict[str, Any]):
     parts = {"BatchItemAnswer", "DomainStatusAnswer", "PoolAnswer", "FieldProblem", "ListingState"}
     parts |= {"ChangeColumns", "ExportFormat", "Exported", "FoundSitemap", "ProblemState"}
-    parts |= {"DomainState", "SampleAnswer"}
+    parts |= {"DomainState", "SampleAnswer", "FindingSample", "FindingState"}
     bare = [
         name
         for name, schema in document["components"]["schemas"].items()

@@ -18,14 +18,14 @@ def runner() -> CliRunner:
     return CliRunner()
 
 
-def test_the_help_lists_every_command_once_eleven_of_them_before_more(runner: CliRunner):
+def test_the_help_lists_every_command_once_twelve_of_them_before_more(runner: CliRunner):
     result = runner.invoke(app, ["--help"])
     assert result.exit_code == 0
     listed = re.findall(r"^  (\w+) +[A-Z]", result.output.partition("Start:\n")[2], re.MULTILINE)
     assert listed == list(COMMANDS)
     first, _, more = result.output.partition("\nMore:\n")
     assert "\n  doctor " in first
-    assert more.startswith(f"  {listed[11]} ")
+    assert more.startswith(f"  {listed[12]} ")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -32,7 +32,6 @@ from sqlalchemy import (
     any_,
     bindparam,
     case,
-    column,
     func,
     insert,
     literal,
@@ -788,13 +787,14 @@ async def announce_deletion(session: AsyncSession, domain_id: UUID, name: str) -
     await session.execute(_number_deletion, values)
 
 
-def _next_number() -> ReturningUpdate[int]:
+def next_number() -> ReturningUpdate[int]:
+    """The statement that takes the next number of the feed, for the end of a transaction."""
     return update(FEED_HEAD).values(seq=FEED_HEAD.c.seq + 1).returning(FEED_HEAD.c.seq)
 
 
 def _scan_numbering() -> Update:
     """Give a scan its number and note it on its site; both rows are locked already."""
-    head = _next_number().cte("head")
+    head = next_number().cte("head")
     numbered = (
         update(SCANS)
         .where(SCANS.c.id == bindparam("of_scan"))
@@ -818,7 +818,7 @@ def _event_numbering(
 ) -> Any:
     site = select(DOMAINS.c.id, name.label("domain")).where(DOMAINS.c.id == _domain, condition)
     its_site = site.cte("site")
-    head = _next_number().where(select(its_site.c.id).exists()).cte("head")
+    head = next_number().where(select(its_site.c.id).exists()).cte("head")
     noted = (
         update(DOMAINS)
         .where(DOMAINS.c.id == _domain)
@@ -924,62 +924,3 @@ async def add_domain_event(
     """Write an event of a site."""
     values = {"of_scan": scan_id, "of_domain": domain_id, "its_kind": kind, "its_data": dict(data)}
     await session.execute(_insert_domain_event, values)
-
-
-_finding_events = (
-    func.jsonb_to_recordset(bindparam("events", type_=JSONB()))
-    .table_valued(
-        column("kind", FEED_EVENTS.c.kind.type),
-        column("sitemap_id", Uuid()),
-        column("data", JSONB()),
-        name="given",
-    )
-    .render_derived(with_types=True)
-)
-_selected_finding_events = (
-    select(
-        _scan.label("scan_id"),
-        DOMAINS.c.id.label("domain_id"),
-        DOMAINS.c.domain,
-        _finding_events.c.kind,
-        _finding_events.c.sitemap_id,
-        SITEMAPS.c.url.label("sitemap"),
-        _finding_events.c.data,
-        func.now().label("not_after"),
-    )
-    .select_from(_finding_events)
-    .join(DOMAINS, DOMAINS.c.id == _domain)
-    .outerjoin(SITEMAPS, SITEMAPS.c.id == _finding_events.c.sitemap_id)
-)
-_finding_columns = [column.name for column in _selected_finding_events.selected_columns]
-_insert_finding_events = insert(FEED_EVENTS).from_select(_finding_columns, _selected_finding_events)
-
-
-def _finding_numbering() -> Any:
-    head = _next_number().cte("head")
-    number = select(head.c.seq).scalar_subquery()
-    noted = update(DOMAINS).where(DOMAINS.c.id == _domain).values(last_published_seq=number)
-    rows = _selected_finding_events.add_columns(head.c.seq).join(head, true())
-    inserted = insert(FEED_EVENTS).from_select([*_finding_columns, "seq"], rows)
-    return inserted.add_cte(noted.cte("noted"))
-
-
-_insert_numbered_findings = _finding_numbering()
-
-
-async def add_finding_events(
-    session: AsyncSession,
-    scan_id: int,
-    domain_id: UUID,
-    events: Sequence[Mapping[str, Any]],
-    *,
-    numbered: bool = False,
-) -> None:
-    """Write events of findings, each with its `kind`, its `sitemap_id` or None, and its `data`.
-
-    `numbered`: the scan is published already, so they get a number of their own; the transaction
-    ends with this.
-    """
-    values = {"of_scan": scan_id, "of_domain": domain_id, "events": list(events)}
-    statement = _insert_numbered_findings if numbered else _insert_finding_events
-    await session.execute(statement, values)

@@ -12,7 +12,7 @@ announced. Sites and documents have the version of the rules that judged them la
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -46,7 +46,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.catalog.change_feed import add_finding_events
+from siteatlas.catalog.change_feed import next_number
 from siteatlas.catalog.paging import CursorScope, Page, page_size, read_page
 from siteatlas.catalog.views import (
     Count,
@@ -79,7 +79,7 @@ from siteatlas.findings.rules import (
 from siteatlas.scanner.events import DocumentOutcome
 from siteatlas.scanner.reading.entries import MAX_SAMPLES
 from siteatlas.storage.models import Domain, FeedEventKind, Scan, Sitemap, StoredFinding
-from siteatlas.storage.schema import DOMAINS, FINDINGS, SCANS, SITEMAPS
+from siteatlas.storage.schema import DOMAINS, FEED_EVENTS, FINDINGS, SCANS, SITEMAPS
 from siteatlas.text import storable, truncated
 
 # Of one rule in one scan; what is beyond is one event with the number of documents.
@@ -193,7 +193,9 @@ def _record_statement() -> Any:
     judged_by = case(
         (bindparam("by_site"), DOMAINS.c.rules_version), else_=SITEMAPS.c.rules_version
     )
-    is_silent = and_(~is_again, func.coalesce(judged_by < given.c.since, false()))
+    is_new_rule = and_(~is_again, func.coalesce(judged_by < given.c.since, false()))
+    # A first scan tells of nothing.
+    is_silent = or_(is_new_rule, DOMAINS.c.baseline_scan_id.is_(None))
     row = (
         select(
             SCANS.c.domain_id,
@@ -337,7 +339,12 @@ async def resolve_findings_of(session: AsyncSession, gone: Collection[UUID]) -> 
 
 
 async def announce_findings(
-    session: AsyncSession, scan_id: int, domain_id: UUID, *, is_silent: bool, of_urls: bool = False
+    session: AsyncSession,
+    scan_id: int,
+    domain_id: UUID,
+    *,
+    is_silent: bool = False,
+    of_urls: bool = False,
 ) -> None:
     """Tell of findings that are new or resolved since the last publication.
 
@@ -346,7 +353,7 @@ async def announce_findings(
     values = {"of_domain": domain_id, "of_urls": of_urls}
     rows = (await session.execute(_announce, values)).all()
     if not is_silent and (events := list(_events_of(rows))):
-        await add_finding_events(session, scan_id, domain_id, events, numbered=of_urls)
+        await _add_events(session, scan_id, domain_id, events, numbered=of_urls)
 
 
 def _events_of(rows: Iterable[Any]) -> Iterable[dict[str, Any]]:
@@ -369,6 +376,65 @@ def _events_of(rows: Iterable[Any]) -> Iterable[dict[str, Any]]:
             yield {"kind": kind, "sitemap_id": sitemap_id, "data": about | told}
         if rest := of_code[MAX_EVENTS:]:
             yield {"kind": kind, "sitemap_id": None, "data": about | {"documents": len(rest)}}
+
+
+_events = (
+    func.jsonb_to_recordset(bindparam("events", type_=JSONB()))
+    .table_valued(
+        column("kind", FEED_EVENTS.c.kind.type),
+        column("sitemap_id", Uuid()),
+        column("data", JSONB()),
+        name="given",
+    )
+    .render_derived(with_types=True)
+)
+_selected_events = (
+    select(
+        _of_scan.label("scan_id"),
+        DOMAINS.c.id.label("domain_id"),
+        DOMAINS.c.domain,
+        _events.c.kind,
+        _events.c.sitemap_id,
+        SITEMAPS.c.url.label("sitemap"),
+        _events.c.data,
+        func.now().label("not_after"),
+    )
+    .select_from(_events)
+    .join(DOMAINS, DOMAINS.c.id == _of_domain)
+    .outerjoin(SITEMAPS, SITEMAPS.c.id == _events.c.sitemap_id)
+)
+_event_columns = [column.name for column in _selected_events.selected_columns]
+_insert_events = insert(FEED_EVENTS).from_select(_event_columns, _selected_events)
+
+
+def _event_numbering() -> Any:
+    head = next_number().cte("head")
+    number = select(head.c.seq).scalar_subquery()
+    noted = update(DOMAINS).where(DOMAINS.c.id == _of_domain).values(last_published_seq=number)
+    rows = _selected_events.add_columns(head.c.seq).join(head, true())
+    inserted = insert(FEED_EVENTS).from_select([*_event_columns, "seq"], rows)
+    return inserted.add_cte(noted.cte("noted"))
+
+
+_insert_numbered_events = _event_numbering()
+
+
+async def _add_events(
+    session: AsyncSession,
+    scan_id: int,
+    domain_id: UUID,
+    events: Sequence[Mapping[str, Any]],
+    *,
+    numbered: bool = False,
+) -> None:
+    """Write events of findings, each with its `kind`, its `sitemap_id` or None, and its `data`.
+
+    `numbered`: the scan is published already, so they get a number of their own; the transaction
+    ends with this.
+    """
+    values = {"of_scan": scan_id, "of_domain": domain_id, "events": list(events)}
+    statement = _insert_numbered_events if numbered else _insert_events
+    await session.execute(statement, values)
 
 
 class FindingState(StrEnum):

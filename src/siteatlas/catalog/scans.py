@@ -243,9 +243,7 @@ _stored = (
         .filter(_state.in_(READ), or_(_is_gone, SITEMAPS.c.vanished_at.is_not(None)))
         .label("returned"),
         func.count().filter(_is_new).label("new"),
-        func.count()
-        .filter(or_(_state != SitemapScanState.UNCHANGED, SITEMAP_SCANS.c.http_status == 200))
-        .label("reread"),
+        func.count().filter(_state != SitemapScanState.UNCHANGED).label("reread"),
         func.count().filter(silent_read_untold()).label("silent"),
     )
     .outerjoin(
@@ -309,7 +307,7 @@ class ScanSummary:
     Of the documents of the site, those that are not gone: `missing` is the number of their missing
     URLs, `incomplete` how many the scan requested but did not read in full, `unread` how many may
     have vanished. `returned` ones were gone or had vanished, `new` ones were never in the feed,
-    `reread` ones were sent whole or failed, `silent` ones have a baseline that is not in the feed
+    `reread` ones changed or failed, `silent` ones have a baseline that is not in the feed
     yet. `last_distinct` is the number of different URLs after the last published scan.
     `has_leftovers`: unpublished scans left changes.
     """

@@ -16,11 +16,14 @@ from sqlalchemy import (
     and_,
     any_,
     bindparam,
+    case,
     func,
     select,
-    text,
+    true,
+    type_coerce,
     update,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.findings.history import (
@@ -293,50 +296,87 @@ class FoundUrls(NamedTuple):
 
 # Of one site; beyond these, alternates are compared among those of the first pages only.
 MAX_ALTERNATES = 500_000
-_listed = """
-    SELECT u.sitemap_id, u.url_hash, u.url, u.extras FROM sitemap_urls u
-    JOIN sitemaps s ON s.id = u.sitemap_id
-    WHERE s.domain_id = :of_domain AND s.gone_at IS NULL AND u.removed_at IS NULL
-"""
-_in_several = text(
-    f"""
-    SELECT count(*), (array_agg(url))[1:5] FROM (
-        SELECT min(url) AS url FROM ({_listed}) AS listed GROUP BY url_hash HAVING count(*) > 1
-    ) AS repeated
-    """
-)
-_twins = text(
-    f"""
-    SELECT sitemap_id, sum(listed - 1), (array_agg(url))[1:5] FROM (
-        SELECT sitemap_id, count(*) AS listed, max(url) AS url FROM ({_listed}) AS listed
-        GROUP BY sitemap_id, lower(rtrim(url, '/')) HAVING count(*) > 1
-    ) AS twins GROUP BY sitemap_id
-    """
-)
-_has_alternates = text(
-    f"SELECT EXISTS (SELECT FROM ({_listed}) AS listed WHERE extras ? 'alternates')"
-)
-_no_return = text(
-    f"""
-    WITH listed AS MATERIALIZED ({_listed}), links AS MATERIALIZED (
-        SELECT sitemap_id, url, link->>'href' AS target
-        FROM listed, jsonb_array_elements(extras->'alternates') AS link
-        WHERE extras ? 'alternates' AND link ? 'hreflang' LIMIT {MAX_ALTERNATES}
-    ), unreturned AS (
-        SELECT DISTINCT sitemap_id, url, target FROM links
-        WHERE url <> target AND NOT EXISTS (
-            SELECT FROM links AS back WHERE back.url = links.target AND back.target = links.url
-        )
-    ), judged AS (
-        SELECT sitemap_id, url || ' → ' || target AS url, CASE
-            WHEN EXISTS (SELECT FROM listed l WHERE l.url = target) THEN 'hreflang-no-return'
-            WHEN split_part(target, '/', 3) IN (SELECT DISTINCT split_part(url, '/', 3) FROM links)
-                THEN 'hreflang-target-unlisted' END AS code
-        FROM unreturned
+_listed = (
+    select(
+        SITEMAP_URLS.c.sitemap_id,
+        SITEMAP_URLS.c.url_hash,
+        SITEMAP_URLS.c.url,
+        SITEMAP_URLS.c.extras,
     )
-    SELECT code, sitemap_id, count(*), (array_agg(url))[1:5] FROM judged
-    WHERE code IS NOT NULL GROUP BY code, sitemap_id
-    """
+    .join(SITEMAPS, SITEMAPS.c.id == SITEMAP_URLS.c.sitemap_id)
+    .where(
+        SITEMAPS.c.domain_id == _domain,
+        SITEMAPS.c.gone_at.is_(None),
+        SITEMAP_URLS.c.removed_at.is_(None),
+    )
+    .cte("listed")
+)
+_repeated = (
+    select(func.min(_listed.c.url).label("url"))
+    .group_by(_listed.c.url_hash)
+    .having(func.count() > 1)
+    .subquery("repeated")
+)
+_in_several = select(func.count(), func.array_agg(_repeated.c.url)[1:5])
+_twins_of = (
+    select(
+        _listed.c.sitemap_id,
+        (func.count() - 1).label("more"),
+        func.max(_listed.c.url).label("url"),
+    )
+    .group_by(_listed.c.sitemap_id, func.lower(func.rtrim(_listed.c.url, "/")))
+    .having(func.count() > 1)
+    .subquery("twins")
+)
+_twins = select(
+    _twins_of.c.sitemap_id, func.sum(_twins_of.c.more), func.array_agg(_twins_of.c.url)[1:5]
+).group_by(_twins_of.c.sitemap_id)
+_alternates = _listed.c.extras["alternates"]
+_has_alternates = select(
+    select(_listed.c.url).where(_listed.c.extras.has_key("alternates")).exists()
+)
+_each = func.jsonb_array_elements(_alternates).table_valued("value", name="link")
+_link = type_coerce(_each.c.value, JSONB())
+_links = (
+    select(_listed.c.sitemap_id, _listed.c.url, _link["href"].astext.label("target"))
+    .join(_each, true())
+    .where(_listed.c.extras.has_key("alternates"), _link.has_key("hreflang"))
+    .limit(MAX_ALTERNATES)
+    .cte("links")
+)
+_back = _links.alias("back")
+_unreturned = (
+    select(_links.c.sitemap_id, _links.c.url, _links.c.target)
+    .distinct()
+    .where(
+        _links.c.url != _links.c.target,
+        ~select(_back.c.url)
+        .where(_back.c.url == _links.c.target, _back.c.target == _links.c.url)
+        .exists(),
+    )
+    .subquery("unreturned")
+)
+_target = _listed.alias("target")
+_judged = select(
+    _unreturned.c.sitemap_id,
+    (_unreturned.c.url + " → " + _unreturned.c.target).label("url"),
+    case(
+        (
+            select(_target.c.url).where(_target.c.url == _unreturned.c.target).exists(),
+            "hreflang-no-return",
+        ),
+        (
+            func.split_part(_unreturned.c.target, "/", 3).in_(
+                select(func.split_part(_links.c.url, "/", 3))
+            ),
+            "hreflang-target-unlisted",
+        ),
+    ).label("code"),
+).subquery("judged")
+_no_return = (
+    select(_judged.c.code, _judged.c.sitemap_id, func.count(), func.array_agg(_judged.c.url)[1:5])
+    .where(_judged.c.code.is_not(None))
+    .group_by(_judged.c.code, _judged.c.sitemap_id)
 )
 
 
@@ -352,15 +392,7 @@ async def find_in_urls(session: AsyncSession, domain_id: UUID) -> list[FoundUrls
     return found
 
 
-_urls_of_site = (
-    select(SITEMAP_URLS.c.sitemap_id, SITEMAP_URLS.c.url)
-    .join(SITEMAPS, SITEMAPS.c.id == SITEMAP_URLS.c.sitemap_id)
-    .where(
-        SITEMAPS.c.domain_id == _domain,
-        SITEMAPS.c.gone_at.is_(None),
-        SITEMAP_URLS.c.removed_at.is_(None),
-    )
-)
+_urls_of_site = select(_listed.c.sitemap_id, _listed.c.url)
 
 
 async def stream_urls(

@@ -23,9 +23,9 @@ from siteatlas.catalog.site_history import (
     load_stored_site,
     stream_urls,
 )
-from siteatlas.findings.history import ROBOTS_RULES, Found, judge_stored
+from siteatlas.findings.history import Found, judge_stored
 from siteatlas.findings.judging import Finding, Notes, Sample
-from siteatlas.findings.policies import Agent, Policy, Purpose, known_agents
+from siteatlas.findings.policies import CLOSED, OPENED, Agent, Policy, Purpose, known_agents
 from siteatlas.findings.rules import RULES_VERSION, SITE_RULES, URL_RULES
 from siteatlas.findings.site import SEARCH_ENGINES
 from siteatlas.logs import get_logger
@@ -43,18 +43,21 @@ async def judge_next_site() -> bool:
     if due is None:
         return False
     found, codes = await _judge(due), URL_RULES
-    is_first = due.rules_version is None
     async with get_background_session() as session, session.begin():
-        if not is_first and due.rules_version != RULES_VERSION:
-            # By the rules of another version so far; robots.txt is judged when it is read.
-            site = await load_stored_site(session, due.scan_id, due.id)
-            found += judge_stored(site)
-            codes |= SITE_RULES - ROBOTS_RULES
+        if due.rules_version != RULES_VERSION:
+            # For the first time, or by the rules of another version so far.
+            robots = await load_robots(session, due.id)
+            origin, text = robots or ("", None)
+            given = {"robots": text, "robots_origin": origin}
+            found += judge_stored(await load_stored_site(session, due.scan_id, due.id, **given))
+            codes |= SITE_RULES - {OPENED, CLOSED}
         await record_site_findings(session, due.scan_id, due.id, found, codes)
         if not await end_due_site(session, due):
             await session.rollback()
             return True
-        await announce_findings(session, due.scan_id, due.id, is_silent=is_first, of_urls=True)
+        await announce_findings(
+            session, due.scan_id, due.id, of_urls=True, is_silent=due.rules_version is None
+        )
     log.info("urls_judged", domain_id=str(due.id), findings=len(found))
     return True
 

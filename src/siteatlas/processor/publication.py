@@ -227,13 +227,13 @@ class FinalTransaction:
             rescheduling=self._rescheduling(),
         )
         await resolve_findings_of(session, settled.decision.gone)
-        # What failed before is judged anew, though it may not have changed.
-        failed = summary.last_status is not LastScanStatus.COMPLETED
-        if whole_site and (summary.reread or settled.decision.gone or robots or failed):
-            await self._judge_site(session, publication, robots)
-        await announce_findings(
-            session, scan.id, scan.domain_id, is_silent=not summary.has_baseline
-        )
+        # Of a site without a baseline nothing is told, so it can be judged with its URLs, later.
+        if summary.has_baseline:
+            # What failed before is judged anew, though it may not have changed.
+            failed = summary.last_status is not LastScanStatus.COMPLETED
+            if whole_site and (summary.reread or settled.decision.gone or robots or failed):
+                await self._judge_site(session, publication, robots)
+            await announce_findings(session, scan.id, scan.domain_id)
         result = _result(claim, scan, publication, summary.largest)
         if self.finished.skipped_sitemaps is not None:
             result["skipped_sitemaps"] = self.finished.skipped_sitemaps._asdict()

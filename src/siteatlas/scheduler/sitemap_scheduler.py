@@ -8,6 +8,7 @@ the whole cycle in one call.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -114,14 +115,17 @@ class DeliveryLoop:
 
 
 async def judge_urls() -> None:
-    """Judge sites whose URLs have changed, one at a time, until cancelled."""
+    """Judge sites whose URLs have changed, one at a time, until cancelled.
+
+    It takes a fifth of the time at most: scans come first.
+    """
     resilient_loop = ResilientLoop("judgement")
     while True:
-        judged = False
+        judged, began = False, time.monotonic()
         async with resilient_loop.iteration():
             judged = await judge_next_site()
-        if not judged:
-            await asyncio.sleep(JUDGE_SECONDS)
+        taken = time.monotonic() - began
+        await asyncio.sleep(4 * taken if judged else JUDGE_SECONDS)
 
 
 log = get_logger("scheduler")

@@ -70,7 +70,7 @@ class Life:
 
 @pytest.fixture
 async def life(session: AsyncSession) -> Life:
-    domain = await add_domain(session)
+    domain = await add_domain(session, baseline_scan_id=1)
     return Life(session, domain, await add_sitemap(session, domain, "a.xml"))
 
 
@@ -146,7 +146,7 @@ async def test_the_first_judgement_by_new_rules_is_silent(life: Life):
 async def test_beyond_twenty_documents_one_event_has_the_number_of_the_others(
     session: AsyncSession,
 ):
-    domain = await add_domain(session)
+    domain = await add_domain(session, baseline_scan_id=1)
     scan = await add_published_scan(session, domain)
     for number in range(33):
         sitemap = await add_sitemap(session, domain, f"{number:02d}.xml")

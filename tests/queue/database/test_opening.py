@@ -36,8 +36,9 @@ TINY = {"/robots.txt": "Sitemap: {base}/a.xml\n", "/a.xml": urlset(pages("a", 10
 # candidate, summary, baseline, robots.txt, scan and site, job, number. The COPY of the URLs and the
 # limits, which are sent with the BEGIN, are not counted here.
 STATEMENTS_OF_A_WORKER = 11
-# The sitemap is updated twice, nothing is stored of its URLs, and there is no baseline.
-STATEMENTS_OF_AN_UNCHANGED_SITE = 10
+# The sitemap is updated twice, nothing is stored of its URLs, and there is no baseline. Findings: one
+# to resolve that the sitemap could not be fetched, one to compare with what was told.
+STATEMENTS_OF_AN_UNCHANGED_SITE = 12
 
 
 async def open_new(claim: Claim) -> NewScan | None:

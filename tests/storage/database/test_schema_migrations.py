@@ -337,8 +337,8 @@ async def test_problems_and_failed_documents_become_findings_that_were_told(
     add = (
         "INSERT INTO domain_problems (sitemap_id, code, domain_id, count, samples, first_scan_id, "
         'last_scan_id, resolved_at) SELECT id, code, domain_id, n, \'[{"url": "/x"}]\', 3, 7, '
-        "CASE code WHEN 'scope' THEN now() END FROM sitemaps CROSS JOIN (VALUES "
-        "('entry_malformed', 2), ('entry_salvaged', 5), ('scope', 1)) AS found (code, n) "
+        "CASE code WHEN 'control_char' THEN now() END FROM sitemaps CROSS JOIN (VALUES "
+        "('entry_malformed', 2), ('entry_salvaged', 5), ('control_char', 1)) AS found (code, n) "
         "ON CONFLICT DO NOTHING"
     )
     needs_scan = "INSERT INTO scans (job_id, job_uuid, domain_id, created_by) "
@@ -357,4 +357,4 @@ async def test_problems_and_failed_documents_become_findings_that_were_told(
     found = await on(old_database, findings)
     assert ("xml-malformed", 7, True, "[{'url': '/x'}]") in found
     assert ("sitemap-http-error", 1, True, "[]") in found
-    assert not {code for code, *_ in found} & {"url-outside-directory"}
+    assert not {code for code, *_ in found} & {"url-control-character"}

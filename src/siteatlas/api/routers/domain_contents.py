@@ -216,7 +216,8 @@ async def accept_domain_findings(
 
     They are new again when they return after they were resolved, or have become ten times as many.
     """
-    return await _accept(domain, code, identity, session, body.reason, body.sitemap)
+    async with session.begin():
+        return await _accept(domain, code, identity, session, body.reason, body.sitemap)
 
 
 @router.delete(
@@ -229,7 +230,8 @@ async def reopen_domain_findings(
     domain: DomainName, code: RuleCode, identity: CurrentIdentity, session: WriteSession
 ) -> AcceptAnswer:
     """Show the findings of a rule among those to mend again."""
-    return await _accept(domain, code, identity, session, None, None)
+    async with session.begin():
+        return await _accept(domain, code, identity, session, None, None)
 
 
 async def _accept(
@@ -240,11 +242,10 @@ async def _accept(
     reason: str | None,
     sitemap: str | None,
 ) -> AcceptAnswer:
-    async with session.begin():
-        site = await lock_domain(session, domain, partial(require_owner, identity))
-        count = await accept_findings(
-            session, site.id, code, user_id=identity.user_id, reason=reason, sitemap=sitemap
-        )
+    site = await lock_domain(session, domain, partial(require_owner, identity))
+    count = await accept_findings(
+        session, site.id, code, user_id=identity.user_id, reason=reason, sitemap=sitemap
+    )
     return AcceptAnswer(count=count)
 
 
