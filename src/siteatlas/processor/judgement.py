@@ -29,6 +29,8 @@ from siteatlas.findings.policies import CLOSED, OPENED, Agent, Policy, Purpose, 
 from siteatlas.findings.rules import RULES_VERSION, SITE_RULES, URL_RULES
 from siteatlas.findings.site import SEARCH_ENGINES
 from siteatlas.logs import get_logger
+from siteatlas.scanner.discovery.robots import Rule
+from siteatlas.scanner.reading.entries import MAX_SAMPLES
 from siteatlas.storage.session import expensive_turn, get_background_session
 
 log = get_logger("processor")
@@ -97,6 +99,7 @@ class AccessJudge:
             code: [one for one in of_code if policy.group_of(one).forbids]
             for code, of_code in agents.items()
         }
+        self._all = list(dict.fromkeys(one for of_code in self._agents.values() for one in of_code))
         self._notes: dict[UUID, Notes] = defaultdict(lambda: Notes(""))
 
     @property
@@ -108,15 +111,23 @@ class AccessJudge:
         start = len(self._origin)
         own = [row for row in rows if row[1].startswith(self._origin)]
         paths = [url[start:].partition("#")[0] or "/" for _, url in own]
+        by_agent = self._policy.rules_for(self._all, paths)
         for code, agents in self._agents.items():
-            decisions = self._policy.rules_for(agents, paths).items()
-            for place, (sitemap_id, url) in enumerate(own):
-                for agent, rules in decisions:
-                    rule = rules[place]
+            # Agents for whom the same rules hold share one list.
+            lists = {id(by_agent[agent.name]): agent.name for agent in reversed(agents)}
+            blocked: dict[int, tuple[str, Rule]] = {}
+            for agent in lists.values():
+                for place, rule in enumerate(by_agent[agent]):
                     if rule is not None and not rule.allow:
-                        line = f"{agent}: line {rule.line} of robots.txt, Disallow: {rule.pattern}"
-                        self._notes[sitemap_id].add(code, [Sample(url)], detail=line)
-                        break
+                        blocked.setdefault(place, (agent, rule))
+            by_sitemap: dict[UUID, list[int]] = defaultdict(list)
+            for place in blocked:
+                by_sitemap[own[place][0]].append(place)
+            for sitemap_id, places in by_sitemap.items():
+                agent, rule = blocked[places[0]]
+                detail = f"{agent}: line {rule.line} of robots.txt, Disallow: {rule.pattern}"
+                urls = [Sample(own[place][1]) for place in places[:MAX_SAMPLES]]
+                self._notes[sitemap_id].add(code, urls, count=len(places), detail=detail)
 
     def findings(self) -> Iterable[tuple[UUID, Finding]]:
         for sitemap_id, notes in self._notes.items():
