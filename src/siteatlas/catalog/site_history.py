@@ -261,15 +261,19 @@ _claim_due = (
     )
 )
 # Not if a scan has changed the site meanwhile: its URLs are judged again then.
-_end_due = (
-    update(DOMAINS)
+_hold_due = (
+    select(DOMAINS.c.id)
     .where(
         DOMAINS.c.id == _domain,
         DOMAINS.c.judge_urls_at == bindparam("lease", type_=DateTime(timezone=True)),
         ~_is_running,
     )
+    .with_for_update()
+)
+_end_due = (
+    update(DOMAINS)
+    .where(DOMAINS.c.id == _domain)
     .values(judge_urls_at=None, rules_version=RULES_VERSION)
-    .returning(DOMAINS.c.id)
 )
 
 
@@ -279,10 +283,18 @@ async def claim_due_site(session: AsyncSession) -> DueSite | None:
     return DueSite(*row) if row else None
 
 
-async def end_due_site(session: AsyncSession, due: DueSite) -> bool:
-    """Note that a site was judged; False if something has changed it since it was claimed."""
+async def holds_due_site(session: AsyncSession, due: DueSite) -> bool:
+    """Lock a site; False if something has changed it since it was claimed.
+
+    A publication locks the row of the site before its findings, so this does too.
+    """
     values = {"of_domain": due.id, "lease": due.lease}
-    return await session.scalar(_end_due, values) is not None
+    return await session.scalar(_hold_due, values) is not None
+
+
+async def end_due_site(session: AsyncSession, due: DueSite) -> None:
+    """Note that a site was judged."""
+    await session.execute(_end_due, {"of_domain": due.id})
 
 
 class FoundUrls(NamedTuple):

@@ -19,6 +19,7 @@ from siteatlas.catalog.site_history import (
     claim_due_site,
     end_due_site,
     find_in_urls,
+    holds_due_site,
     load_robots,
     load_stored_site,
     stream_urls,
@@ -46,6 +47,8 @@ async def judge_next_site() -> bool:
         return False
     found, codes = await _judge(due), URL_RULES
     async with get_background_session() as session, session.begin():
+        if not await holds_due_site(session, due):
+            return True
         if due.rules_version != RULES_VERSION:
             # For the first time, or by the rules of another version so far.
             robots = await load_robots(session, due.id)
@@ -54,12 +57,11 @@ async def judge_next_site() -> bool:
             found += judge_stored(await load_stored_site(session, due.scan_id, due.id, **given))
             codes |= SITE_RULES - {OPENED, CLOSED}
         await record_site_findings(session, due.scan_id, due.id, found, codes)
-        if not await end_due_site(session, due):
-            await session.rollback()
-            return True
-        await announce_findings(
-            session, due.scan_id, due.id, of_urls=True, is_silent=due.rules_version is None
-        )
+        await end_due_site(session, due)
+        is_first = due.rules_version is None
+        if is_first:
+            await announce_findings(session, due.scan_id, due.id, is_silent=True)
+        await announce_findings(session, due.scan_id, due.id, of_urls=True, is_silent=is_first)
     log.info("urls_judged", domain_id=str(due.id), findings=len(found))
     return True
 

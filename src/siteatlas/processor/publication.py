@@ -217,7 +217,8 @@ class FinalTransaction:
             is_baseline=is_baseline,
             origin=origin,
             ip=self.finished.ip if whole_site else None,
-            has_new_urls=bool(any(settled.changes.by_kind.values()) or robots or summary.new),
+            has_new_urls=not summary.has_baseline
+            or bool(any(settled.changes.by_kind.values()) or robots or summary.new),
         )
         counts_as_scheduled = await publish_scan(
             session,

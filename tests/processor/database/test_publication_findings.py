@@ -5,6 +5,9 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from siteatlas.catalog.site_history import DueSite
+from siteatlas.findings.history import Found
+from siteatlas.processor import judgement
 from siteatlas.processor.judgement import judge_next_site
 from tests.catalog.database.runs import killed, scan
 from tests.fixtures.changing_site import ChangingSite
@@ -56,3 +59,44 @@ async def test_workers_that_are_killed_change_nothing_of_what_is_told(client: ht
         told, deaths = await play(client, with_kills=True)
     assert deaths >= 5
     assert told == expected(STEPS)
+
+
+async def test_what_a_first_scan_shows_is_listed_and_never_told(client: httpx.AsyncClient):
+    async with ChangingSite(robots=()) as site:
+        site.add("/sitemap.xml", ["/a", "/b"])
+        await scan(site)
+        while await judge_next_site():
+            pass
+        listed = await client.get(f"/api/v3/domains/{site.host_port}/findings")
+        assert "sitemap-orphan" in {item["code"] for item in listed.json()["items"]}
+        site["/sitemap.xml"].put("/c")
+        await scan(site)
+        while await judge_next_site():
+            pass
+        assert words(await FeedClient(client, site.host_port).events()) == []
+
+
+async def test_a_scan_during_the_judgement_of_urls_makes_it_begin_anew(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    async with ChangingSite() as site:
+        site.add("/index.xml", children=["/a.xml"])
+        site.add("/a.xml", ["/a", "/b"])
+        await scan(site)
+        judge = judgement._judge
+        late: list[DueSite] = []
+
+        async def judge_late(due: DueSite) -> list[Found]:
+            found = await judge(due)
+            if not late:
+                late.append(due)
+                site["/a.xml"].put("/b/")
+                await scan(site)
+            return found
+
+        monkeypatch.setattr(judgement, "_judge", judge_late)
+        assert await judge_next_site()
+        assert await judge_next_site()
+        assert not await judge_next_site()
+        listed = await client.get(f"/api/v3/domains/{site.host_port}/findings")
+        assert "url-twins" in {item["code"] for item in listed.json()["items"]}
