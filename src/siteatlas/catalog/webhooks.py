@@ -95,15 +95,27 @@ MAX_PLACES = 50
 MAX_KEPT_DELIVERIES = 10_000
 PRUNED_PER_CALL = 5_000
 
+# In one message.
+MAX_EVENTS = 20
 RANKS = {
     MessageType.SCAN_PUBLISHED: 0,
     MessageType.SCAN_FAILED: 0,
     MessageType.REMOVALS_HELD: 1,
     MessageType.ROBOTS_CHANGED: 2,
+    MessageType.FINDINGS_NEW: 3,
+    MessageType.FINDINGS_RESOLVED: 4,
 }
 EVENTS_OF_SCANS = {
     MessageType.REMOVALS_HELD: FeedEventKind.REMOVALS_HELD,
     MessageType.ROBOTS_CHANGED: FeedEventKind.ROBOTS_CHANGED,
+    MessageType.FINDINGS_NEW: FeedEventKind.FINDING_NEW,
+    MessageType.FINDINGS_RESOLVED: FeedEventKind.FINDING_RESOLVED,
+}
+# Events with a number of their own.
+NUMBERED_EVENTS = {
+    MessageType.SCAN_FAILED: FeedEventKind.SCAN_FAILED,
+    MessageType.FINDINGS_NEW: FeedEventKind.FINDING_NEW,
+    MessageType.FINDINGS_RESOLVED: FeedEventKind.FINDING_RESOLVED,
 }
 # What an endpoint has when no attempt at its next message has failed.
 _fresh = {"failures": 0, "failing_since": None, "next_attempt_at": None}
@@ -524,8 +536,8 @@ def _sources(wanted: MessageFilter, upper: int) -> Iterator[Select[*tuple[Any, .
         yield _first(_scans(literal(kind.value), _rank(kind), wanted, upper))
     if events:
         yield _first(_events_of_scans(events, wanted, upper))
-    if MessageType.SCAN_FAILED in types:
-        yield _first(_failures(wanted, upper))
+    if numbered := [kind for kind in NUMBERED_EVENTS if kind in types]:
+        yield _first(_numbered_events(numbered, wanted, upper))
 
 
 def _rank(kind: MessageType) -> ColumnElement[int]:
@@ -565,11 +577,7 @@ def _events_of_scans(
     otherwise this source would end before the others, and its next messages would be passed.
     """
     kinds = {EVENTS_OF_SCANS[kind]: kind for kind in types}
-    type_ = case({kind.value: word.value for kind, word in kinds.items()}, value=FeedEvent.kind)
-    rank = case(
-        {kind.value: _rank(word) for kind, word in kinds.items()},
-        value=FeedEvent.kind,
-    )
+    type_, rank = _type_and_rank(kinds)
     return (
         _scans(type_, rank, wanted, upper)
         .join(FeedEvent, FeedEvent.scan_id == Scan.id)
@@ -578,14 +586,28 @@ def _events_of_scans(
     )
 
 
-def _failures(wanted: MessageFilter, upper: int) -> Select[*tuple[Any, ...]]:
-    kind = MessageType.SCAN_FAILED
-    statement = select(
-        FeedEvent.seq.label("number"), _rank(kind).label("rank"), literal(kind.value).label("type")
-    ).where(
-        FeedEvent.kind == FeedEventKind.SCAN_FAILED,
-        FeedEvent.seq > wanted.position,
-        FeedEvent.seq <= upper,
+def _type_and_rank(kinds: dict[FeedEventKind, MessageType]) -> tuple[Any, Any]:
+    types = {kind.value: word.value for kind, word in kinds.items()}
+    ranks = {kind.value: _rank(word) for kind, word in kinds.items()}
+    return case(types, value=FeedEvent.kind), case(ranks, value=FeedEvent.kind)
+
+
+def _numbered_events(
+    types: Collection[MessageType], wanted: MessageFilter, upper: int
+) -> Select[*tuple[Any, ...]]:
+    """Failed scans, and findings of all URLs, which follow the scan."""
+    kinds = {NUMBERED_EVENTS[kind]: kind for kind in types}
+    type_, rank = _type_and_rank(kinds)
+    number = FeedEvent.seq
+    statement = (
+        select(number.label("number"), rank.label("rank"), type_.label("type"))
+        .where(
+            FeedEvent.kind.in_(list(kinds)),
+            number >= wanted.position,
+            number <= upper,
+            tuple_(number, rank) > tuple_(literal(wanted.position), literal(wanted.rank)),
+        )
+        .distinct()
     )
     if wanted.domains is not None:
         statement = statement.where(FeedEvent.domain.in_(wanted.domains))
@@ -595,7 +617,7 @@ def _failures(wanted: MessageFilter, upper: int) -> Select[*tuple[Any, ...]]:
 async def read_message(session: AsyncSession, place: MessagePlace) -> MessageFacts | None:
     """What a message tells; None if its site was removed meanwhile."""
     if place.type is MessageType.SCAN_FAILED:
-        return await _read_failure(session, place)
+        return await _read_numbered(session, place)
     found = await session.execute(
         select(Scan, Domain.domain, _previous_seq(Scan.domain_id, place.seq))
         .join(Domain, Domain.id == Scan.domain_id)
@@ -603,7 +625,7 @@ async def read_message(session: AsyncSession, place: MessagePlace) -> MessageFac
     )
     row = found.one_or_none()
     if row is None:
-        return None
+        return await _read_numbered(session, place) if place.type in NUMBERED_EVENTS else None
     scan, domain, previous_seq = row
     is_of_scan = place.type is MessageType.SCAN_PUBLISHED
     return MessageFacts(
@@ -618,14 +640,17 @@ async def read_message(session: AsyncSession, place: MessagePlace) -> MessageFac
     )
 
 
-async def _read_failure(session: AsyncSession, place: MessagePlace) -> MessageFacts | None:
-    statement = select(FeedEvent, _previous_seq(FeedEvent.domain_id, place.seq)).where(
-        FeedEvent.seq == place.seq, FeedEvent.kind == FeedEventKind.SCAN_FAILED
+async def _read_numbered(session: AsyncSession, place: MessagePlace) -> MessageFacts | None:
+    statement = (
+        select(FeedEvent, _previous_seq(FeedEvent.domain_id, place.seq))
+        .where(FeedEvent.seq == place.seq, FeedEvent.kind == NUMBERED_EVENTS[place.type])
+        .order_by(FeedEvent.id)
+        .limit(MAX_EVENTS)
     )
-    row = (await session.execute(statement)).first()
-    if row is None:
+    rows = (await session.execute(statement)).all()
+    if not rows:
         return None
-    event, previous_seq = row
+    event, previous_seq = rows[0]
     return MessageFacts(
         place=place,
         domain=event.domain,
@@ -634,7 +659,7 @@ async def _read_failure(session: AsyncSession, place: MessagePlace) -> MessageFa
         previous_seq=previous_seq,
         scan=None,
         samples=[],
-        events=[event.data],
+        events=[{"sitemap": row[0].sitemap} | row[0].data for row in rows],
     )
 
 
@@ -663,12 +688,12 @@ async def _samples(session: AsyncSession, scan: Scan) -> list[ChangeView]:
 
 async def _events(session: AsyncSession, scan: Scan, kind: FeedEventKind) -> list[dict[str, Any]]:
     statement = (
-        select(FeedEvent.data)
+        select(FeedEvent.sitemap, FeedEvent.data)
         .where(FeedEvent.scan_id == scan.id, FeedEvent.seq.is_(None), FeedEvent.kind == kind)
         .order_by(FeedEvent.id)
-        .limit(20)
+        .limit(MAX_EVENTS)
     )
-    return list((await session.scalars(statement)).all())
+    return [{"sitemap": row.sitemap} | row.data for row in await session.execute(statement)]
 
 
 @dataclass(frozen=True, slots=True)

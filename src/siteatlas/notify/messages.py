@@ -107,6 +107,8 @@ def _type_data(facts: MessageFacts) -> dict[str, Any]:
         return _held_data(_first(facts.events))
     if facts.place.type is MessageType.ROBOTS_CHANGED:
         return {"files": _fitting(map(_robots_data, facts.events))}
+    if facts.place.type in {MessageType.FINDINGS_NEW, MessageType.FINDINGS_RESOLVED}:
+        return {"findings": _fitting(map(_finding_data, facts.events))}
     assert facts.scan is not None
     return _scan_data(facts.scan, facts.samples)
 
@@ -132,6 +134,10 @@ def _scan_data(scan: Scan, samples: list[ChangeView]) -> dict[str, Any]:
 
 def _sample(event: ChangeView) -> dict[str, Any]:
     return {"id": event.id, "kind": event.kind, "url": event.url, "sitemap": event.sitemap}
+
+
+def _finding_data(event: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in event.items() if key != "samples" and value != ""}
 
 
 def _held_data(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -68,6 +68,7 @@ async def test_a_webhook_is_about_all_types_and_all_sites_unless_it_names_some(
 ):
     plain = await created(client)
     kinds = ["scan.published", "scan.failed", "removals.held", "robots.changed"]
+    kinds += ["findings.new", "findings.resolved"]
     assert (plain["types"], plain["domains"]) == (kinds, None)
     narrow = await created(
         client,

@@ -117,6 +117,29 @@ async def test_one_number_has_a_message_for_each_type_it_is_about(
     assert (failed.data["error_code"], failed.data["previous_seq"]) == ("no_sitemap", 1)
 
 
+async def test_findings_are_told_with_their_scan_and_later_with_a_number_of_their_own(
+    receiver: Receiver, domain: Domain
+):
+    await add_endpoint(receiver, types=["findings.new", "findings.resolved"])
+    data = {"code": "url-invalid", "severity": "error", "count": 3, "detail": "", "samples": [1]}
+    async with transaction() as session:
+        sitemap = await add_sitemap(session, domain)
+        scan = await add_published_scan(session, domain)
+        for kind in ("finding_new", "finding_resolved", "finding_new"):
+            await add_event(session, domain, kind, scan, sitemap=sitemap.url, data=data)
+        await add_event(session, domain, "finding_new", data={"code": "url-twins"})
+    await deliver_all(dispatcher_for(receiver))
+    assert [(received.type, received.seq) for received in receiver.messages] == [
+        ("findings.new", 1),
+        ("findings.resolved", 1),
+        ("findings.new", 2),
+    ]
+    told, _, later = (received.data["findings"] for received in receiver.messages)
+    about = {"code": "url-invalid", "severity": "error", "count": 3}
+    assert told == [{"sitemap": sitemap.url} | about] * 2
+    assert [one["code"] for one in later] == ["url-twins"]
+
+
 async def test_an_endpoint_gets_only_its_types_and_its_sites(receiver: Receiver, domain: Domain):
     created = await add_endpoint(
         receiver, types=["robots.changed", "scan.failed"], domains=["https://www.example.com/"]

@@ -110,6 +110,8 @@ class MessageType(StrEnum):
     SCAN_FAILED = "scan.failed"
     REMOVALS_HELD = "removals.held"
     ROBOTS_CHANGED = "robots.changed"
+    FINDINGS_NEW = "findings.new"
+    FINDINGS_RESOLVED = "findings.resolved"
     TEST = "webhook.test"
 
 

@@ -32,6 +32,8 @@ MEANINGS = {
     "scan.published": "a scan of a site was published, with what changed",
     "scan.failed": "a scan of a site failed",
     "removals.held": "removals are held until they are proved",
+    "findings.new": "something is wrong that was not before",
+    "findings.resolved": "something is no longer wrong",
     "robots.changed": "the robots.txt of a site changed",
 }
 

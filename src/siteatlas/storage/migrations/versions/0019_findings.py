@@ -17,6 +17,7 @@ EVENT_KINDS = (
     "'baseline', 'sitemap_added', 'sitemap_gone', 'lastmod_distrusted', 'removals_held', "
     "'robots_changed', 'origin_changed', 'scan_failed', 'domain_forgotten'"
 )
+MESSAGES = "'scan.published', 'scan.failed', 'removals.held', 'robots.changed', 'webhook.test'"
 # The rules as of this revision, with the codes of problems and errors that they stand for.
 RULES = {
     "sitemap-missing": ("no_sitemap",),
@@ -146,7 +147,8 @@ def upgrade() -> None:
         "CREATE INDEX ix_findings_unannounced ON findings (domain_id) "
         "WHERE announced <> (resolved_at IS NULL)"
     )
-    _allow_events(f"{EVENT_KINDS}, 'finding_new', 'finding_resolved'")
+    _allow("feed_events", "kind", f"{EVENT_KINDS}, 'finding_new', 'finding_resolved'")
+    _allow("webhook_deliveries", "type", f"{MESSAGES}, 'findings.new', 'findings.resolved'")
     _take_over_problems()
 
 
@@ -181,15 +183,16 @@ def _take_over_problems() -> None:
 def downgrade() -> None:
     """Without findings; problems and the errors of documents are kept as they are."""
     op.execute("DELETE FROM feed_events WHERE kind IN ('finding_new', 'finding_resolved')")
-    _allow_events(EVENT_KINDS)
+    op.execute("DELETE FROM webhook_deliveries WHERE type IN ('findings.new', 'findings.resolved')")
+    _allow("webhook_deliveries", "type", MESSAGES)
+    _allow("feed_events", "kind", EVENT_KINDS)
     op.drop_table("findings")
     op.execute("DROP INDEX ix_domains_judge_urls_at")
     op.execute("ALTER TABLE sitemaps DROP COLUMN rules_version")
     op.execute("ALTER TABLE domains DROP COLUMN rules_version, DROP COLUMN judge_urls_at")
 
 
-def _allow_events(kinds: str) -> None:
-    op.execute("ALTER TABLE feed_events DROP CONSTRAINT ck_feed_events_kind")
-    op.execute(
-        f"ALTER TABLE feed_events ADD CONSTRAINT ck_feed_events_kind CHECK (kind IN ({kinds}))"
-    )
+def _allow(table: str, column: str, words: str) -> None:
+    name = f"ck_{table}_{column}"
+    op.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+    op.execute(f"ALTER TABLE {table} ADD CONSTRAINT {name} CHECK ({column} IN ({words}))")
