@@ -221,7 +221,7 @@ async def test_the_findings_of_a_site_are_a_table_that_leads_to_their_documents(
     assert "error" in cells[0]
     assert cells[2:6] == ["6", "2", "2", "https://example.com/a.xml/1"]
     page = WebPage(await client.get(row.xpath("td/a/@href")[0]))
-    rows = page.find("//section[@aria-labelledby='chosen-title']//tbody/tr")
+    rows = page.find("//section[@aria-label='Where this was found']//tbody/tr")
     documents = {row.xpath("string(td[1])"): row.text_content() for row in rows}
     assert sorted(documents) == ["/a.xml", "/b.xml"]
     assert "https://example.com/a.xml/1" in documents["/a.xml"]
@@ -239,7 +239,7 @@ async def test_findings_are_accepted_for_a_reason_and_opened_again(client: httpx
     assert done.headers["location"] == f"{tab}&code=url-invalid"
     page = WebPage(await client.get(f"{tab}&code=url-invalid"))
     assert "accepted" in page.words("//tbody/tr[1]/td[1]")
-    assert "the shop's file" in page.words("//section[@aria-labelledby='chosen-title']")
+    assert "the shop's file" in page.words("//section[@aria-label='Where this was found']")
     await client.post(route, data={"code": "url-invalid", "reopen": "on"})
     assert "accepted" not in WebPage(await client.get(tab)).words("//tbody/tr[1]")
 
