@@ -40,7 +40,9 @@ def make_key(service: Service, scope: str, key: str = "") -> str:
 def log_in(page: Page, key: str) -> None:
     """Fill in the form of the login page."""
     page.get_by_label("Access key").fill(key)
-    page.get_by_role("button", name="Log in").click()
+    # Until its scripts are loaded, a page asks its questions on pages of their own.
+    with page.expect_navigation():
+        page.get_by_role("button", name="Log in").click()
 
 
 def test_without_a_key_every_page_leads_to_the_login(
@@ -80,7 +82,8 @@ def test_an_administrator_makes_a_key_sees_it_once_and_revokes_it(
     page.get_by_label("What is it for?").fill("nightly export")
     page.get_by_role("button", name="Create key").click()
     expect(page.locator("#new-key")).to_contain_text("sa_")
-    page.get_by_role("link", name="Done").click()
+    with page.expect_navigation():
+        page.get_by_role("link", name="Done").click()
     row = page.locator("tr", has_text="nightly export")
     page.on("dialog", lambda dialog: dialog.accept())
     row.get_by_role("button", name="Revoke").click()
