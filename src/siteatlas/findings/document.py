@@ -30,6 +30,7 @@ from siteatlas.scanner.reading.entries import read_date
 
 MAX_ENTRIES = 50_000
 MAX_BYTES = 50 * 1024 * 1024
+MAX_ORIGINS = 50
 # Fewer dates may be equal, or missing, by chance.
 MIN_SAMPLE = 20
 
@@ -78,6 +79,9 @@ class Origins:
             if match is None or url.startswith(NO_ADDRESS):
                 continue
             key = match[1].lower(), match[2].lower().rpartition("@")[2]
+            # A hostile document names another host in every entry.
+            if len(self.counts) >= MAX_ORIGINS and key not in self.counts:
+                key = "http", "many.invalid"
             self.counts[key] += 1
             if len(examples := self.first.setdefault(key, [])) < 5:
                 examples.append(url)
@@ -129,7 +133,7 @@ class DocumentJudge:
         self._given = {"changefreq-ignored": 0, "priority-ignored": 0}
         self._news = 0
         self._full_images: list[str] = []
-        self._children: Counter[str] = Counter()
+        self._children: Counter[int] = Counter()
         self._undated_children = 0
 
     def add_entries(self, columns: EntryColumns) -> None:
@@ -154,8 +158,9 @@ class DocumentJudge:
         urls = [child.url for child in children]
         self.origins.add(urls, "\n".join(urls))
         for child in children:
-            self._children[child.url] += 1
-            if (again := self._children[child.url] - 1) > 0:
+            # Not the address itself: there may be 50,000 long ones.
+            self._children[hash(child.url)] += 1
+            if (again := self._children[hash(child.url)] - 1) > 0:
                 self.notes.add("index-child-twice", [Sample(child.url, again=again)])
             if child.lastmod is None:
                 self._undated_children += 1
