@@ -24,7 +24,7 @@ from starlette.types import Scope
 from siteatlas.access.identity import RequestKey
 from siteatlas.api.schemas.base import examples
 from siteatlas.catalog.paging import Cursor
-from siteatlas.catalog.views import Count, Line, SmallCount, Word, declared
+from siteatlas.catalog.views import Count, Line, Paragraph, SmallCount, Word, declared
 from siteatlas.errors import (
     ConfigurationError,
     DatabaseError,
@@ -227,7 +227,7 @@ class FieldProblem(BaseModel):
     )
     pointer: Line = Field(description="A JSON pointer into that part, such as `#/limit`.")
     code: Word
-    message: Line
+    message: Paragraph
 
 
 class Problem(BaseModel):
